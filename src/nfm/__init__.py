@@ -1,0 +1,1 @@
+"""Noisy Feature Mixup inside any PyTorch network."""
