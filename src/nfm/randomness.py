@@ -35,7 +35,7 @@ def fold(*parts: int | str) -> int:
     digest = hashlib.blake2b(digest_size=8)
     for part in parts:
         text = str(part).encode()
-        digest.update(b"%c%d:" % ("s" if isinstance(part, str) else "i", len(text)) + text)
+        digest.update(b"%c%d:" % (b"s" if isinstance(part, str) else b"i", len(text)) + text)
     return int.from_bytes(digest.digest(), "little") >> 1
 
 
