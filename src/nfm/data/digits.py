@@ -1,0 +1,49 @@
+"""scikit-learn's handwritten digits: 1,797 grey images of 8x8, always at hand."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nfm.data.examples import DataSet, Examples, channel_statistics, in_memory
+from nfm.data.source import DATA, Request, Source
+from nfm.data.splits import split
+from nfm.errors import need
+from nfm.randomness import fold
+
+TEST, TRAIN = 600, 1000
+TEST_KEY = fold("digits", "test")  # the test part is the same for every seed
+
+
+def digits(request: Request) -> DataSet:
+    """Return digits: 1,000 for training and 197 for validation (by `seed`), and a fixed 600 for the test."""
+    seed, examples = request.seed, read_digits()
+    rest, test = split(examples, TEST / len(examples), key=TEST_KEY)
+    train, validation = split(rest, 1 - TRAIN / len(rest), key=fold(seed, "digits", "validation"))
+    mean, std = channel_statistics(examples.images)
+    return DataSet(
+        name="digits",
+        train=train,
+        validation=validation,
+        test=test,
+        classes=tuple("0123456789"),
+        mean=mean,
+        std=std,
+        source={"package": "scikit-learn", "function": "load_digits", "seed": seed},
+    )
+
+
+def read_digits() -> Examples:
+    """Return all digits as uint8 (1797,1,8,8), the levels 0..16 spread over 0..255."""
+    try:
+        from sklearn.datasets import load_digits
+    except (ImportError, RuntimeError) as error:
+        raise need("scikit-learn", "data", "the data set 'digits'", error) from error
+    bunch = load_digits()
+    levels = np.rint(bunch.images * (255 / 16)).astype(np.uint8)
+    return in_memory(levels[:, None], bunch.target)
+
+
+DATA.add(
+    "digits",
+    Source(build=digits, where=lambda places: "scikit-learn", size="1000 + 600 of 1x8x8", classes=10),
+)
