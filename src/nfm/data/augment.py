@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nfm.data.draws import uniforms
 from nfm.errors import ShapeError, UsageError
+
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,8 @@ class CropFlip:
         corners = (draw[:, :2] * (2 * self.pad + 1)).astype(np.int64)
         return torch.from_numpy(self._cut(source, corners, draw[:, 2] < self.flip))
 
-    def _cut(self, source: np.ndarray, corners: np.ndarray, mirrored: np.ndarray) -> np.ndarray:
-        edge = (self.pad, self.pad)
-        padded = np.pad(
-            source, ((0, 0), (0, 0), edge, edge), mode="constant" if self.padding == "zero" else "reflect"
-        )
+    def _cut(self, source: Array, corners: Array, mirrored: Array) -> Array:
+        padded = self._padded(source)
         out = np.empty_like(source)
         height, width = source.shape[2:]
         # A loop of slices is three times faster than one gather by index: each copies whole rows.
@@ -54,8 +54,17 @@ class CropFlip:
             target[:] = window[:, :, ::-1] if mirror else window
         return out
 
+    def _padded(self, source: Array) -> Array:
+        pad = self.pad
+        if self.padding == "reflect":
+            return np.pad(source, ((0, 0), (0, 0), (pad, pad), (pad, pad)), mode="reflect")
+        n, channels, height, width = source.shape
+        padded = np.zeros((n, channels, height + 2 * pad, width + 2 * pad), source.dtype)
+        padded[:, :, pad : pad + height, pad : pad + width] = source
+        return padded
 
-def image_array(images: Tensor) -> np.ndarray:
+
+def image_array(images: Tensor) -> Array:
     """Return images (n,C,H,W) as an array, or refuse what has no rows and columns."""
     if images.ndim != 4:
         raise ShapeError(
