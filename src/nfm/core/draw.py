@@ -1,0 +1,119 @@
+"""The random choices of one step: made before the forward pass, told to whoever needs them after it."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nfm.core.mixing import Pairing, mix_targets, partners_of, soft_targets
+from nfm.core.noise import Noise
+from nfm.core.operator import RECEIPTS, mix_noise_op, pairing_of
+from nfm.core.weights import sample_weights
+from nfm.randomness import fold
+
+_SERIALS = itertools.count()
+
+
+class Choice:
+    """What was chosen for one step before the size of the batch is known: site, key and numbers.
+
+    `forced` mixes in evaluation mode and without gradients too. `view` changes the noise and keeps
+    partners and weights, for other views of the same batch.
+    """
+
+    def __init__(
+        self, site: str, *, key: int, step: int, alpha: float, beta: float, per_sample: bool, dominant: bool,
+        noise: Noise, forced: bool = False, view: int = 0,
+    ) -> None:  # fmt: skip
+        self.site, self.step, self.forced, self.view = site, step, forced, view
+        self.per_sample, self.dominant, self.noise = per_sample, dominant, noise
+        self.serial = next(_SERIALS)
+        self._key, self._alpha, self._beta = key, alpha, beta
+        weight = float(sample_weights(alpha, beta, 1, fold(key, "weight"), dominant=dominant)[0])
+        noise_key = fold(key, "noise", view)
+        levels = noise.scaled_levels(noise_key)
+        # Fresh tensors, because Python numbers would be baked into a compiled graph.
+        self.numbers = torch.tensor([weight, alpha, beta, *levels], dtype=torch.float64)
+        self.key = torch.tensor([key, noise_key, self.serial], dtype=torch.int64)
+        RECEIPTS.open(self.serial)
+        weakref.finalize(self, RECEIPTS.close, self.serial)
+
+    def again(self, *, forced: bool = False, view: int | None = None, noise: Noise | None = None) -> Choice:
+        """Return the same choice for another forward pass, with a receipt of its own."""
+        return Choice(
+            self.site, key=self._key, step=self.step, alpha=self._alpha, beta=self._beta,
+            per_sample=self.per_sample, dominant=self.dominant, noise=noise or self.noise, forced=forced,
+            view=self.view if view is None else view,
+        )  # fmt: skip
+
+    @property
+    def uses(self) -> int:
+        """Return how many forward passes this choice met; recomputations count too."""
+        return RECEIPTS.count(self.serial)
+
+    def apply(self, x: Tensor, stream: int = 0) -> Tensor:
+        """Return `x` mixed and perturbed; `stream` tells apart the tensors of one site."""
+        noise = self.noise
+        return mix_noise_op(
+            x, self.numbers, self.key, self.per_sample, self.dominant, noise.add_law, noise.mult_law,
+            noise.granularity, noise.sparsity, noise.relative, stream,
+        )  # fmt: skip
+
+    def draw(self, size: int) -> Draw:
+        """Return what this choice means for a batch of `size`."""
+        pairing = pairing_of(
+            int(self.key[0]), size, self.numbers, per_sample=self.per_sample, dominant=self.dominant
+        )
+        return Draw(site=self.site, step=self.step, pairing=pairing, choice=self)
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """All random choices of one step for one batch, and what other losses need of them."""
+
+    site: str
+    step: int
+    pairing: Pairing
+    choice: Choice | None = None
+
+    @classmethod
+    def plain(cls, size: int) -> Draw:
+        """Return the draw of a forward pass in which nothing was mixed."""
+        return cls(site="none", step=-1, pairing=Pairing(torch.arange(size), torch.tensor(1.0, dtype=torch.float64)))
+
+    @property
+    def weight(self) -> Tensor:
+        """The part of the example itself (lambda in the paper): a number [], or one an example [n]."""
+        return self.pairing.weight
+
+    @property
+    def partner(self) -> Tensor:
+        """The permutation [n]: example i was mixed with example partner[i]."""
+        return self.pairing.partner
+
+    @property
+    def levels(self) -> tuple[float, float]:
+        """The additive and the multiplicative noise level of this batch, scale law included."""
+        if self.choice is None:
+            return 0.0, 0.0
+        add, mult = self.choice.numbers[3:].tolist()
+        return add, mult
+
+    def pairs(self, y: Any) -> tuple[Any, Any, Tensor]:
+        """Return (y, y[partner], weight), for any loss of your own."""
+        return y, partners_of(y, self.pairing), self.weight
+
+    def soft_targets(self, y: Tensor, num_classes: int) -> Tensor:
+        """Return the mixed one-hot labels [n, num_classes]: what cross-entropy takes as probabilities."""
+        return soft_targets(y, num_classes, self.pairing)
+
+    def mix_targets(self, y: Tensor) -> Tensor:
+        """Return mixed floating-point targets: regression values, multi-hot labels, probabilities."""
+        return mix_targets(y, self.pairing)
+
+

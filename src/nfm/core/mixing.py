@@ -1,0 +1,157 @@
+"""Mixing: the batch with a permuted copy of itself, and the loss with the labels mixed alike."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nfm.core.structure import map_tensors, tensors_in
+from nfm.errors import ShapeError, UsageError
+
+Criterion = Callable[[Any, Any], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Pairing:
+    """Who is mixed with whom, and how much: `partner` [n], `weight` of one's own part, [] or [n]."""
+
+    partner: Tensor
+    weight: Tensor
+
+    def __len__(self) -> int:
+        return len(self.partner)
+
+    @property
+    def per_sample(self) -> bool:
+        """Tell whether each example has a weight of its own."""
+        return self.weight.ndim > 0
+
+
+def mix(h: Tensor, pairing: Pairing) -> Tensor:
+    """Return weight * h + (1 - weight) * h[partner], example by example; exact at weights 0 and 1."""
+    check_batch(h, len(pairing))
+    if not pairing.per_sample and pairing.weight == 1:
+        return h
+    return torch.lerp(h[pairing.partner.to(h.device)], h, _against(pairing.weight, h))
+
+
+def mix_transposed(g: Tensor, pairing: Pairing) -> Tensor:
+    """Return the gradient of `mix` for the gradient `g` of its output: the transposed map."""
+    check_batch(g, len(pairing))
+    if not pairing.per_sample and pairing.weight == 1:
+        return g
+    weight = _against(pairing.weight, g)
+    inverse = torch.argsort(pairing.partner).to(g.device)
+    return weight * g + ((1 - weight) * g)[inverse]
+
+
+def check_batch(h: Tensor, expected: int) -> None:
+    """Refuse a tensor whose dim 0 is not the batch."""
+    if h.ndim == 0 or len(h) != expected:
+        raise ShapeError(f"expected a batch of {expected} in dim 0, got shape {tuple(h.shape)}")
+
+
+def _against(weight: Tensor, h: Tensor) -> Tensor:
+    return weight.to(device=h.device, dtype=h.dtype).reshape(-1, *[1] * (h.ndim - 1))
+
+
+def partners_of(y: Any, pairing: Pairing) -> Any:
+    """Return y[partner]; `y` is a tensor or a structure of them, each with the batch in dim 0."""
+
+    def take(tensor: Tensor) -> Tensor:
+        check_batch(tensor, len(pairing))
+        return tensor[pairing.partner.to(tensor.device)]
+
+    return map_tensors(take, y)
+
+
+def mixed_loss(criterion: Criterion, output: Any, y: Any, pairing: Pairing) -> Tensor:
+    """Return weight * criterion(output, y) + (1 - weight) * criterion(output, y[partner]).
+
+    The *loss* is mixed, so any criterion will do; a term with weight 0 is not computed (0 * inf is NaN).
+    With one weight an example, the criterion must be able to tell one loss an example: it takes
+    ``reduction="none"``, has a `reduction` attribute, or returns one value an example itself.
+    """
+    for tensor in tensors_in(y):
+        check_batch(tensor, len(pairing))
+    if pairing.per_sample:
+        return _mixed_loss_per_sample(criterion, output, y, pairing)
+    weight = float(pairing.weight)
+    if weight == 1:
+        return criterion(output, y)
+    other = criterion(output, partners_of(y, pairing))
+    return other if weight == 0 else weight * criterion(output, y) + (1 - weight) * other
+
+
+def _mixed_loss_per_sample(criterion: Criterion, output: Any, y: Any, pairing: Pairing) -> Tensor:
+    each = unreduced(criterion)
+    terms = [(y, pairing.weight), (partners_of(y, pairing), 1 - pairing.weight)]
+    total, count = None, None
+    for target, weight in terms:
+        alive = weight > 0
+        if not alive.any():
+            continue
+        rows = alive.nonzero().squeeze(1)
+        losses = each(_rows(output, rows), _rows(target, rows))
+        if losses.ndim == 0 or len(losses) != len(rows):
+            raise UsageError(
+                f"expected one loss an example (batch of {len(rows)}) from the criterion, got shape "
+                f"{tuple(losses.shape)}; weights='sample' needs a criterion with reduction='none'"
+            )
+        term = (_against(weight[alive], losses) * losses).sum()
+        total = term if total is None else total + term
+        count = losses[0].numel() * len(pairing) if count is None else count
+    assert total is not None and count is not None
+    return total / _normaliser(criterion, each, output, y, count)
+
+
+def unreduced(criterion: Criterion) -> Criterion:
+    """Return `criterion` with one loss an example, where it can be asked for that."""
+    if isinstance(criterion, nn.Module):
+        if isinstance(getattr(criterion, "reduction", None), str):
+            each = copy.copy(criterion)
+            each.reduction = "none"  # type: ignore[assignment]
+            return each
+        return criterion
+    try:
+        parameters = inspect.signature(criterion).parameters
+    except (TypeError, ValueError):
+        return criterion
+    return functools.partial(criterion, reduction="none") if "reduction" in parameters else criterion
+
+
+def _normaliser(criterion: Criterion, each: Criterion, output: Any, y: Any, count: int) -> Tensor | float:
+    """Return what a mean over the batch divides by: ignored targets and class weights count.
+
+    Partners are a permutation, so it is the same for both terms. It is read off the criterion itself at
+    constant predictions: the sum of the single losses over their reduced value.
+    """
+    if each is criterion:
+        return count
+    flat = map_tensors(torch.zeros_like, output)
+    with torch.no_grad():
+        reduced, summed = criterion(flat, y), each(flat, y).sum()
+    return count if reduced == 0 or not torch.isfinite(reduced) else summed / reduced
+
+
+def _rows(structure: Any, rows: Tensor) -> Any:
+    return map_tensors(lambda tensor: tensor[rows.to(tensor.device)], structure)
+
+
+def soft_targets(y: Tensor, num_classes: int, pairing: Pairing) -> Tensor:
+    """Return the mixed one-hot labels [n, num_classes] of the class indices `y` [n]."""
+    return mix_targets(nn.functional.one_hot(y, num_classes).to(torch.get_default_dtype()), pairing)
+
+
+def mix_targets(y: Tensor, pairing: Pairing) -> Tensor:
+    """Return mixed floating-point targets: regression values, multi-hot labels, probabilities."""
+    if not y.is_floating_point():
+        raise ShapeError(f"expected floating-point targets to mix, got {y.dtype}; use soft_targets for classes")
+    return mix(y, pairing)

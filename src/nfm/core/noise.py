@@ -1,0 +1,173 @@
+"""The two noises of the paper: (1 + mult * xi_mult) * h + add * xi_add (Section 3, step 4)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from nfm.core.weights import sample_beta
+from nfm.errors import UsageError, did_you_mean
+from nfm.randomness import fold, numpy_generator, torch_generator
+
+BLOCK = 2**14  # elements drawn from one key: a generator each, so that blocks can be drawn in any order
+SCALE_SHAPES = (2.0, 5.0)  # the authors' code: level * Beta(2, 5), one draw a batch (ledger, row 1)
+
+LawName = Literal["gaussian", "uniform", "rademacher"]
+ScaleName = Literal["fixed", "beta", "uniform"]
+Granularity = Literal["element", "channel", "sample"]
+
+
+@dataclass(frozen=True)
+class Law:
+    """A zero-mean law of one noise value: how to fill a tensor with it, and its root mean square."""
+
+    fill: Callable[[Tensor, torch.Generator], Tensor]
+    rms: float
+
+
+LAWS: dict[str, Law] = {
+    "gaussian": Law(lambda out, generator: out.normal_(generator=generator), 1.0),
+    "uniform": Law(lambda out, generator: out.uniform_(-1.0, 1.0, generator=generator), 1 / math.sqrt(3)),
+    "rademacher": Law(lambda out, generator: out.bernoulli_(0.5, generator=generator).mul_(2).sub_(1), 1.0),
+}
+
+
+@dataclass(frozen=True)
+class ScaleLaw:
+    """A law of the factor that multiplies a level, drawn once a batch, and its root mean square."""
+
+    sample: Callable[[int], float]
+    rms: float
+
+
+def _beta_rms(a: float, b: float) -> float:
+    return math.sqrt(a * (a + 1) / ((a + b) * (a + b + 1)))
+
+
+SCALE_LAWS: dict[str, ScaleLaw] = {
+    "fixed": ScaleLaw(lambda key: 1.0, 1.0),
+    "beta": ScaleLaw(lambda key: float(sample_beta(*SCALE_SHAPES, 1, key)[0]), _beta_rms(*SCALE_SHAPES)),
+    "uniform": ScaleLaw(lambda key: float(numpy_generator(key).random()), 1 / math.sqrt(3)),
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Noise:
+    """Levels and laws of the additive and the multiplicative noise.
+
+    `add` and `mult` are levels (sigma in the paper), 0 or greater; a level of 0 draws nothing. Each noise
+    has a law of its values and a scale law of its level. `sparsity` is the share of elements left
+    untouched; `granularity` says what shares one value (``channel``: dim 1 of the feature); `relative`
+    multiplies the additive level by the feature's standard deviation over the batch.
+
+    >>> Noise(0.4, 0.2)
+    Noise(add=0.4, mult=0.2; rms 0.4, 0.2)
+    >>> Noise.authors(0.4, 0.2)
+    Noise(add=0.4 beta-scaled, mult=0.2 uniform beta-scaled; rms 0.131, 0.0378)
+    """
+
+    add: float = 0.0
+    mult: float = 0.0
+    add_law: LawName = "gaussian"
+    mult_law: LawName = "gaussian"
+    add_scale: ScaleName = "fixed"
+    mult_scale: ScaleName = "fixed"
+    sparsity: float = field(default=0.0, kw_only=True)
+    granularity: Granularity = field(default="element", kw_only=True)
+    relative: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        for name in ("add", "mult"):
+            level = getattr(self, name)
+            if isinstance(level, bool) or not isinstance(level, int | float) or not 0 <= level < math.inf:
+                raise UsageError(f"noise.{name}: expected a finite level, 0 or greater, got {level!r}")
+        if not isinstance(self.sparsity, int | float) or not 0 <= self.sparsity < 1:
+            raise UsageError(
+                f"noise.sparsity: expected the share left untouched, from 0 to below 1, got {self.sparsity!r}"
+            )
+        for name, allowed in (
+            ("add_law", LAWS), ("mult_law", LAWS), ("add_scale", SCALE_LAWS), ("mult_scale", SCALE_LAWS),
+            ("granularity", get_args(Granularity)),
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if value not in allowed:
+                raise UsageError(
+                    f"noise.{name}: expected one of {', '.join(allowed)}, got {value!r}"
+                    f"{did_you_mean(str(value), allowed)}"
+                )
+
+    @classmethod
+    def paper(cls, add: float = 0.0, mult: float = 0.0) -> Noise:
+        """Return the paper's equation: both Gaussian, at a fixed level."""
+        return cls(add, mult)
+
+    @classmethod
+    def authors(cls, add: float = 0.0, mult: float = 0.0) -> Noise:
+        """Return the authors' code, behind the published numbers: about a third of the strength.
+
+        Additive standard normal, multiplicative uniform on [-1, 1], each level times one Beta(2, 5) draw
+        a batch (ledger, rows 1 and 2).
+        """
+        return cls(add, mult, mult_law="uniform", add_scale="beta", mult_scale="beta")
+
+    @property
+    def silent(self) -> bool:
+        """Tell whether both levels are 0."""
+        return self.add == 0 and self.mult == 0
+
+    def rms(self) -> tuple[float, float]:
+        """Return the effective root mean square of the additive and of the multiplicative noise."""
+        spread = math.sqrt(1 - self.sparsity)
+        return (
+            self.add * LAWS[self.add_law].rms * SCALE_LAWS[self.add_scale].rms * spread,
+            self.mult * LAWS[self.mult_law].rms * SCALE_LAWS[self.mult_scale].rms * spread,
+        )
+
+    def scaled_levels(self, key: int) -> tuple[float, float]:
+        """Return the levels of one batch: each times its own draw of its scale law."""
+        return (
+            self.add * SCALE_LAWS[self.add_scale].sample(fold(key, "add scale")) if self.add else 0.0,
+            self.mult * SCALE_LAWS[self.mult_scale].sample(fold(key, "mult scale")) if self.mult else 0.0,
+        )
+
+    def __repr__(self) -> str:
+        def told(name: str) -> str:
+            law, scale = getattr(self, f"{name}_law"), getattr(self, f"{name}_scale")
+            words = [f"{name}={getattr(self, name):g}"]
+            words += [law] if law != "gaussian" else []
+            words += [f"{scale}-scaled"] if scale != "fixed" else []
+            return " ".join(words)
+
+        settings = [told("add"), told("mult")]
+        settings += [f"sparsity={self.sparsity:g}"] if self.sparsity else []
+        settings += [f"granularity={self.granularity}"] if self.granularity != "element" else []
+        settings += ["relative"] if self.relative else []
+        return f"Noise({', '.join(settings)}; rms {', '.join(f'{rms:.3g}' for rms in self.rms())})"
+
+
+def draw_values(law: str, shape: tuple[int, ...], key: int, device: torch.device) -> Tensor:
+    """Draw contiguous float32 values of `law`: the same for every dtype and memory format of the feature."""
+    values = torch.empty(shape, dtype=torch.float32, device=device)
+    fill = LAWS[law].fill
+    if device.type != "cpu":
+        return fill(values, torch_generator(key, device))
+    for index, block in enumerate(values.view(-1).split(BLOCK)):
+        fill(block, torch_generator(fold(key, index)))
+    return values
+
+
+def noise_shape(shape: tuple[int, ...], granularity: str) -> tuple[int, ...]:
+    """Return the shape of the values that a feature of `shape` needs; it broadcasts against it."""
+    kept = {"element": len(shape), "channel": 2, "sample": 1}[granularity]
+    return tuple(size if axis < kept else 1 for axis, size in enumerate(shape))
+
+
+def perturb(h: Tensor, *, add: Tensor | None, mult: Tensor | None) -> Tensor:
+    """Return (1 + mult) * h + add for noise values that carry their levels; None adds or multiplies nothing."""
+    noisy = h if mult is None else h * (1 + mult)
+    return noisy if add is None else noisy + add

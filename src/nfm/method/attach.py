@@ -1,0 +1,136 @@
+"""The two-line form: attach once, then take the loss of whatever the network returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nfm.core.draw import Choice, Draw
+from nfm.core.mixing import Criterion, mixed_loss
+from nfm.core.structure import tensors_in
+from nfm.errors import AttachError, ShapeError, UsageError
+from nfm.method.feature_mixup import NoisyFeatureMixup, Outcome
+from nfm.method.presets import preset
+from nfm.method.revival import find_mark, mark_all
+from nfm.method.roots import acts, is_compiled, register, root_of, unregister
+from nfm.method.sockets import check_fired
+
+
+class Mixer:
+    """A method attached to a network: every training forward pass is mixed, and `loss` knows how.
+
+    Usable as a context manager that detaches at its end.
+    """
+
+    def __init__(self, model: nn.Module, method: NoisyFeatureMixup) -> None:
+        self.method = method
+        self.root = root_of(model)
+        if is_compiled(model):
+            raise AttachError(
+                f"{type(self.root).__name__} is compiled already, and the compiler ignores later hooks; "
+                "call nfm.attach(model) first, then torch.compile(model)"
+            )
+        self.sites = method.sites_of(self.root)
+        self._sockets = register(self.root)
+        self._let_go = self._sockets.hold(self.sites)
+        self._sockets.supply = self._choose
+        self._attached = True
+        self._sockets.slot.waiting = self._choose()
+        _allow_graphs(len(self.sites))
+
+    def __repr__(self) -> str:
+        state = "attached to" if self._attached else "detached from"
+        return f"Mixer({state} {type(self.root).__name__} at {', '.join(self.sites)}; {self.method!r})"
+
+    def _choose(self) -> Choice:
+        return self.method.choose(tuple(self.sites))
+
+    def loss(self, output: Any, y: Any, criterion: Criterion = F.cross_entropy) -> Tensor:
+        """Return the loss of `output` for the labels `y`, mixed as the forward pass that made it was.
+
+        `output` may be what the network returned or anything computed from it. What was made in evaluation
+        mode or without gradients was not mixed and gets the plain loss. Call it as often as you like.
+        """
+        return mixed_loss(criterion, output, y, self.draw_of(output, y).pairing)
+
+    def outcome(self, output: Any, y: Any, criterion: Criterion = F.cross_entropy) -> Outcome:
+        """Return the loss together with the output and the draw behind it."""
+        draw = self.draw_of(output, y)
+        return Outcome(mixed_loss(criterion, output, y, draw.pairing), output, draw)
+
+    def draw_of(self, output: Any, y: Any) -> Draw:
+        """Return the draw of the forward pass that made `output`."""
+        if not self._attached:
+            raise AttachError("this mixer is detached; call nfm.attach(model) again")
+        found = find_mark(output) or self._from_compiled(output)
+        if found is not None:
+            choice, size = found
+            return choice.draw(size)
+        if acts(self.root) and any(tensor.requires_grad for tensor in tensors_in(output)):
+            raise AttachError(
+                f"this output met no mixing, though {type(self.root).__name__} is training: it was made before "
+                "the mixer was attached, by a compiled wrapper that was called before that, by another "
+                "network, or in another mode; take the loss of model(x) itself, and attach before compiling"
+            )
+        first = next(tensors_in(y), None)
+        if first is None:
+            raise ShapeError(f"expected labels with the batch in dim 0, got {type(y).__name__}")
+        return Draw.plain(len(first))
+
+    def _from_compiled(self, output: Any) -> tuple[Choice, int] | None:
+        """Return the waiting choice if a compiled forward pass, which leaves no mark, has used it."""
+        slot = self._sockets.slot
+        choice = slot.waiting
+        if choice is None or not choice.uses or not acts(self.root):
+            return None
+        slot.waiting = self._choose()
+        check_fired(choice)
+        mark_all(output, choice, slot.batch)
+        return choice, slot.batch
+
+    @contextmanager
+    def replay(self, draw: Draw) -> Iterator[None]:
+        """Let the forward pass in this block repeat `draw`, in any mode."""
+        if draw.choice is None:
+            raise UsageError("expected a draw of a mixed forward pass to replay, got a plain one")
+        with self._sockets.offer(draw.choice.again(forced=True)):
+            yield
+
+    def detach(self) -> None:
+        """Remove every hook; the network is as it was before."""
+        if not self._attached:
+            return
+        self._attached = False
+        self._let_go()
+        self._sockets.supply = None
+        unregister(self.root)
+
+    def __enter__(self) -> Mixer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.detach()
+
+
+def attach(model: nn.Module, method: NoisyFeatureMixup | str = "nfm", **settings: Any) -> Mixer:
+    """Attach a method (or a preset by name, with `settings` of your own) to `model` for good.
+
+    Attach before `torch.compile`; before or after wrapping in DistributedDataParallel.
+    """
+    if isinstance(method, str):
+        method = preset(method, **settings)
+    elif settings:
+        raise UsageError(f"expected settings with a preset's name only, got {', '.join(settings)} beside a method")
+    return Mixer(model, method)
+
+
+def _allow_graphs(sites: int) -> None:
+    """Let the compiler keep one graph a site and one for each plain mode; its default limit is 8."""
+    import torch._dynamo.config as dynamo
+
+    name = "recompile_limit" if hasattr(dynamo, "recompile_limit") else "cache_size_limit"
+    setattr(dynamo, name, max(getattr(dynamo, name), sites + 4))

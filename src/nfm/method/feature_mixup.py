@@ -1,0 +1,153 @@
+"""Noisy Feature Mixup: the class. Its special cases are the same class with other numbers (`presets.py`)."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nfm.core.draw import Choice, Draw
+from nfm.core.mixing import Criterion, mixed_loss
+from nfm.core.noise import Noise
+from nfm.core.weights import check_shape
+from nfm.errors import UsageError
+from nfm.method.inputs import as_call, batch_size
+from nfm.method.roots import acts, is_compiled, root_of, sockets_for_call
+from nfm.method.sites import Site, resolve
+from nfm.method.sockets import check_fired
+from nfm.randomness import check_seed, fold, numpy_generator
+
+NFM_NOISE = Noise(0.4, 0.2)  # the paper, Section 5: "across all models trained with NFM"
+PER_BATCH, PER_SAMPLE = "batch", "sample"
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What one training step made: the loss to go backward from, the network's output, and the draw."""
+
+    loss: Tensor
+    output: Any
+    draw: Draw
+
+
+class NoisyFeatureMixup:
+    """Train on noisy mixtures: at a random site, mix the batch with itself permuted and inject noise.
+
+    `sites`: names or globs of the network's own modules, plus ``"input"``; None means the network's default.
+    `alpha`, `beta`: the weight's law Beta(alpha, beta); `beta` None means alpha; alpha 0 mixes nothing and
+    keeps the noise. `weights`: one weight a ``"batch"`` or a ``"sample"``. `dominant`: max(weight, 1 - weight).
+    `inputs`: which of several input tensors to mix, by the names of the network's arguments. Each draw is
+    keyed by (seed, step, rank, site) and depends on nothing else.
+    """
+
+    def __init__(
+        self,
+        sites: Sequence[str] | str | None = None,
+        alpha: float = 1.0,
+        beta: float | None = None,
+        noise: Noise = NFM_NOISE,
+        weights: Literal["batch", "sample"] = "batch",
+        *,
+        dominant: bool = False,
+        inputs: Sequence[str] | str | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.sites = _names("sites", sites)
+        self.inputs = _names("inputs", inputs)
+        self.alpha = check_shape("alpha", alpha, zero=True)
+        self.beta = self.alpha if beta is None else check_shape("beta", beta, zero=False)
+        if weights not in (PER_BATCH, PER_SAMPLE):
+            raise UsageError(f"weights: expected {PER_BATCH!r} or {PER_SAMPLE!r}, got {weights!r}")
+        if not isinstance(noise, Noise):
+            raise UsageError(f"noise: expected nfm.Noise(add, mult), got {noise!r}")
+        self.weights, self.noise, self.dominant = weights, noise, dominant
+        self.seed = check_seed(seed)
+        self.step = 0
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        sites = "the network's default" if self.sites is None else ", ".join(self.sites)
+        shapes = f"alpha={self.alpha:g}" + (f", beta={self.beta:g}" if self.beta != self.alpha else "")
+        return f"NoisyFeatureMixup(sites: {sites}; {shapes}; one weight a {self.weights}; {self.noise!r}; seed={self.seed})"
+
+    def sites_of(self, model: nn.Module) -> dict[str, Site]:
+        """Return the sites of `model` that this method mixes at, by name."""
+        return resolve(root_of(model), self.sites, self.inputs)
+
+    def choose(self, sites: Sequence[str], step: int | None = None) -> Choice:
+        """Make the choice of `step` (default: the next one) among `sites`."""
+        if step is None:
+            with self._lock:
+                step, self.step = self.step, self.step + 1
+        base = (self.seed, step, _rank())
+        site = sites[int(numpy_generator(fold(*base, "site")).integers(len(sites)))]
+        return Choice(
+            site, key=fold(*base, "draw", site), step=step, alpha=self.alpha, beta=self.beta,
+            per_sample=self.weights == PER_SAMPLE, dominant=self.dominant, noise=self.noise,
+        )  # fmt: skip
+
+    def __call__(
+        self, model: nn.Module, x: Any, y: Any, *,
+        criterion: Criterion = F.cross_entropy, step: int | None = None, draw: Draw | None = None,
+    ) -> Outcome:  # fmt: skip
+        """Run one forward pass of `model` on noisy mixtures of `x` and return its loss, output and draw.
+
+        `x` is a tensor, a tuple of inputs or a mapping of them; `y` is a tensor or a structure of them with
+        the batch in dim 0; `criterion(output, y)` is any loss. In evaluation mode or without gradients
+        the network is the plain one. `draw` repeats an earlier draw, in any mode.
+        """
+        args, kwargs = as_call(x)
+        size = batch_size(args, kwargs)
+        root = root_of(model)
+        if draw is not None and draw.choice is not None:
+            choice = draw.choice.again(forced=True)
+        elif draw is None and acts(root):
+            choice = self.choose(tuple(self.sites_of(root)), step)
+        else:
+            output, choice = model(*args, **kwargs), None
+        if choice is not None:
+            site = {choice.site: self.sites_of(root)[choice.site]}
+            with sockets_for_call(root, site, compiled=is_compiled(model)) as sockets, sockets.offer(choice):
+                output = model(*args, **kwargs)
+            check_fired(choice)
+        made = Draw.plain(size) if choice is None else choice.draw(size)
+        return Outcome(mixed_loss(criterion, output, y, made.pairing), output, made)
+
+    def replay(self, draw: Draw) -> Callable[..., Outcome]:
+        """Return this method with `draw` in place of a new one: the same mix for a teacher or another view.
+
+        What it returns is called like the method itself, and mixes in evaluation mode and without gradients too.
+        """
+        return functools.partial(self, draw=draw)
+
+    def check(self, model: nn.Module, x: Any) -> Plan:
+        """Dry-run `model` on `x` and return the plan of its sites; refuse a bad one by name."""
+        from nfm.method.dry_run import dry_run
+
+        return dry_run(root_of(model), x, self.sites_of(model))
+
+    def state_dict(self) -> dict[str, int]:
+        """Return what a resumed run needs: the seed and the next step."""
+        return {"seed": self.seed, "step": self.step}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on from a state of `state_dict`."""
+        self.seed, self.step = check_seed(state["seed"]), int(state["step"])
+
+
+def _names(field: str, value: Sequence[str] | str | None) -> tuple[str, ...] | None:
+    names = (value,) if isinstance(value, str) else value
+    if names is not None and (not all(isinstance(name, str) for name in names) or not len(names)):
+        raise UsageError(f"{field}: expected one or more names, such as 'input' or 'layer*', got {value!r}")
+    return None if names is None else tuple(names)
+
+
+def _rank() -> int:
+    distributed = torch.distributed
+    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0

@@ -1,0 +1,97 @@
+"""A choice hangs on the autograd node of the output it made: found by the loss, revived for its backward."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from nfm.core.draw import Choice
+from nfm.core.structure import tensors_in
+
+if TYPE_CHECKING:
+    from nfm.method.sockets import Slot, Sockets
+
+MARK = "nfm"
+
+
+def in_backward() -> bool:
+    """Tell whether this thread runs a backward pass."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def mark(output: Any, choice: Choice, batch: int, sockets: Sockets) -> None:
+    """Hang `choice` on the autograd nodes of `output`, and have it revived when their backward runs."""
+    for node in _nodes(output):
+        if node.metadata.get(MARK, (None,))[0] is not choice:
+            node.metadata[MARK] = (choice, batch)
+            node.register_prehook(_Revival(sockets, choice, batch))
+
+
+def find_mark(output: Any) -> tuple[Choice, int] | None:
+    """Return the choice and the batch size behind `output`: the nearest mark up its autograd graph."""
+    queue = deque(_nodes(output))
+    seen = set(queue)
+    while queue:
+        node = queue.popleft()
+        found = node.metadata.get(MARK)
+        if found is not None:
+            return found
+        for parent, _ in node.next_functions:
+            if parent is not None and parent not in seen:
+                seen.add(parent)
+                queue.append(parent)
+    return None
+
+
+def mark_all(output: Any, choice: Choice, batch: int) -> None:
+    """Mark every node up the (small) graph of a compiled forward pass, so that its other outputs are known."""
+    queue = deque(_nodes(output))
+    while queue:
+        node = queue.popleft()
+        if MARK in node.metadata or not node.next_functions:  # parameters are shared between steps
+            continue
+        node.metadata[MARK] = (choice, batch)
+        queue.extend(parent for parent, _ in node.next_functions if parent is not None)
+
+
+def _nodes(output: Any) -> list[Any]:
+    return [tensor.grad_fn for tensor in tensors_in(output) if tensor.grad_fn is not None]
+
+
+class _Revival:
+    """A pre-hook of an autograd node: while that backward pass runs, its choice is active again."""
+
+    def __init__(self, sockets: Sockets, choice: Choice, batch: int) -> None:
+        self.sockets, self.choice, self.batch = sockets, choice, batch
+
+    def __call__(self, grad_outputs: tuple[Tensor, ...]) -> None:
+        slot, site = self.sockets.slot, self.choice.site
+        if not slot.revivals:
+            slot.outer = slot.active
+        slot.revivals += 1
+        slot.active, slot.batch = self.choice, self.batch
+        let_go = self.sockets.hold({site: self.sockets.sites[site]})
+        torch.autograd.Variable._execution_engine.queue_callback(_AfterBackward(slot, let_go))  # type: ignore[attr-defined]
+
+
+class _AfterBackward:
+    """Ends a revival when its backward pass is over: called by the engine, or dropped by it on an error."""
+
+    def __init__(self, slot: Slot, let_go: Callable[[], None]) -> None:
+        self.slot, self.let_go = slot, let_go
+        self.over = False
+
+    def __call__(self) -> None:
+        if self.over:
+            return
+        self.over = True
+        self.slot.revivals -= 1
+        if not self.slot.revivals:
+            self.slot.active, self.slot.outer = self.slot.outer, None
+        self.let_go()
+
+    __del__ = __call__

@@ -1,0 +1,79 @@
+"""The root: the network itself, below the wrappers that trainers put around it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from nfm.errors import AttachError
+from nfm.method.sites import Site
+from nfm.method.sockets import Sockets
+
+_ATTACHED: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # every module inside an attached network
+
+
+def root_of(model: nn.Module) -> nn.Module:
+    """Return the network below `torch.compile` and DistributedDataParallel."""
+    if not isinstance(model, nn.Module):
+        raise AttachError(f"expected a torch.nn.Module, got {type(model).__name__}")
+    if isinstance(model, nn.DataParallel):
+        raise AttachError("nn.DataParallel is not supported: it mixes up its replicas' draws; use DDP")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise AttachError("expected a Python module, got a TorchScript module, whose forward takes no hooks")
+    if isinstance(model, nn.parallel.DistributedDataParallel):
+        return root_of(model.module)
+    original = model.__dict__.get("_modules", {}).get("_orig_mod")
+    return model if original is None else root_of(original)
+
+
+def is_compiled(model: nn.Module) -> bool:
+    """Tell whether `model`, one of its wrappers or a part of it was compiled."""
+    return any(
+        "_orig_mod" in module._modules or getattr(module, "_compiled_call_impl", None) is not None
+        for module in model.modules()
+    )
+
+
+def acts(root: nn.Module) -> bool:
+    """Tell whether a forward pass of `root` is one of training."""
+    return root.training and torch.is_grad_enabled()
+
+
+@contextmanager
+def sockets_for_call(root: nn.Module, site: dict[str, Site], *, compiled: bool) -> Iterator[Sockets]:
+    """Hold the hooks of one forward pass, and no longer."""
+    sockets = Sockets.of(root)
+    if compiled and not (sockets.supply and site.keys() <= sockets.sites.keys()):
+        raise AttachError(
+            f"{type(root).__name__} was compiled before the method was attached, and the compiler ignores later "
+            "hooks; call nfm.attach(model, method) first, then torch.compile(model)"
+        )
+    let_go = sockets.hold(site)
+    try:
+        yield sockets
+    finally:
+        let_go()
+
+
+def register(root: nn.Module) -> Sockets:
+    """Return new sockets for `root`; refuse a network that is attached to already, or is part of one."""
+    holder = next((module for module in root.modules() if module in _ATTACHED), None)
+    if holder is not None:
+        raise AttachError(
+            f"{type(root).__name__} is attached to already, or holds or is part of an attached network; "
+            "call detach() on its mixer first"
+        )
+    _ATTACHED.update(root.modules())
+    return Sockets.of(root)
+
+
+def unregister(root: nn.Module) -> None:
+    """Forget an attached network."""
+    for module in root.modules():
+        _ATTACHED.discard(module)
+
+

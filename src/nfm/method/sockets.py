@@ -1,0 +1,230 @@
+"""Sockets: the hooks that let a choice act inside a network, and nothing else.
+
+One `Sockets` serves one root module. A choice waits in a per-thread slot until the root is entered; the root
+decides there, once, whether it acts (training, with gradients on), and the site whose name it carries applies
+it. After the forward pass the choice hangs on the output's autograd node: to be found by the loss, and to be
+revived while *its* backward runs, so that recomputed activations see the same draw (`method/revival.py`).
+
+The hooks are objects whose copies are inert: a deep copy, a pickle or an averaged copy is a plain network.
+Inside a compiled graph only what the compiler can trace is done; `torch.compiler.is_compiling` tells.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from nfm.core.draw import Choice
+from nfm.core.operator import check_feature
+from nfm.errors import AttachError, SiteError
+from nfm.method.inputs import batch_size, mix_inputs
+from nfm.method.revival import in_backward, mark
+from nfm.method.sites import Site, pick, put
+
+ROOT = ""
+_LOCK = threading.RLock()  # hooks are put in and taken out by one thread at a time
+
+
+class Slot:
+    """One thread's state: the choice that waits for a forward pass, and the one that acts in it."""
+
+    def __init__(self) -> None:
+        self.waiting: Choice | None = None
+        self.active: Choice | None = None
+        self.batch = 0
+        self.revivals = 0  # backward passes under way that brought `active` back
+        self.outer: Choice | None = None  # what was active before the first of them
+
+
+class Sockets:
+    """The hooks of one root module, put in while somebody holds them."""
+
+    def __init__(self, root: nn.Module) -> None:
+        self.root = root
+        self.sites: dict[str, Site] = {}
+        self.supply: Callable[[], Choice] | None = None  # makes the next choice of an attached network
+        self.local = threading.local()  # a subclass of it is silently mis-traced by the compiler
+        self._held: dict[str, int] = {}
+        self._handles: dict[str, list[RemovableHandle]] = {}
+
+    @classmethod
+    def of(cls, root: nn.Module) -> Sockets:
+        """Return the sockets that are in `root` now, or new ones."""
+        with _LOCK:
+            return find_sockets(root) or cls(root)
+
+    @property
+    def slot(self) -> Slot:
+        """Return the slot of this thread."""
+        slot = getattr(self.local, "slot", None)
+        if slot is None:
+            slot = self.local.slot = Slot()
+        return slot
+
+    def hold(self, sites: dict[str, Site]) -> Callable[[], None]:
+        """Put in the hooks that `sites` need; return the function that lets go of them."""
+        modules = {ROOT, *(site.module for site in sites.values())}
+        with _LOCK:
+            self.sites |= sites
+            for name in modules:
+                if not self._held.get(name):
+                    self._handles[name] = self._put_in(name)
+                self._held[name] = self._held.get(name, 0) + 1
+
+        def let_go() -> None:
+            with _LOCK:
+                for name in modules:
+                    self._held[name] -= 1
+                    if not self._held[name]:
+                        for handle in self._handles.pop(name):
+                            handle.remove()
+
+        return let_go
+
+    def _put_in(self, name: str) -> list[RemovableHandle]:
+        module = self.root.get_submodule(name)
+        if name != ROOT:
+            return [module.register_forward_hook(_SiteOutput(self, name))]
+        return [
+            module.register_forward_pre_hook(_RootEntry(self), with_kwargs=True),
+            module.register_forward_hook(_RootExit(self), always_call=True),
+        ]
+
+    @contextmanager
+    def offer(self, choice: Choice) -> Iterator[None]:
+        """Let `choice` wait for the forward pass of this block."""
+        slot = self.slot
+        before, slot.waiting = slot.waiting, choice
+        try:
+            yield
+        finally:
+            slot.waiting = before
+
+    def enter(self) -> bool:
+        """Prepare an eager forward pass; tell whether it recomputes one whose choice is active again."""
+        root, slot = self.root, self.slot
+        if getattr(root, "_is_replica", False):
+            raise AttachError("nn.DataParallel is not supported: it mixes up its replicas' draws; use DDP")
+        acts = root.training and torch.is_grad_enabled()
+        if in_backward():
+            if slot.revivals:
+                return True
+            if acts and (self.supply or slot.waiting):
+                raise AttachError(
+                    f"{type(root).__name__} is recomputed in a backward pass whose forward was not mixed: the "
+                    "whole network stands in one reentrant checkpoint; use use_reentrant=False, or checkpoint "
+                    "its blocks"
+                )
+        if acts and self.supply and (slot.waiting is None or slot.waiting.uses):
+            slot.waiting = self.supply()
+        return False
+
+    def leave(self, output: Any) -> None:
+        """Close an eager forward pass: its site must have fired exactly once."""
+        slot = self.slot
+        choice = slot.active
+        if slot.revivals or choice is None or output is None:
+            return
+        check_fired(choice)
+        mark(output, choice, slot.batch, self)
+
+
+def find_sockets(root: nn.Module) -> Sockets | None:
+    """Return the sockets whose hooks are in `root`, or None."""
+    hooks = root._forward_pre_hooks.values()
+    return next((hook.sockets for hook in hooks if isinstance(hook, _RootEntry)), None)
+
+
+def check_fired(choice: Choice) -> None:
+    """Refuse a forward pass in which the site of `choice` fired not exactly once."""
+    if choice.uses != 1:
+        raise SiteError(
+            f"expected site {choice.site!r} to fire exactly once a forward pass, it fired {choice.uses} times; "
+            "method.check(model, x) lists what each site does"
+        )
+
+
+class Inert:
+    """What a copied hook becomes: it does nothing."""
+
+    def __call__(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+class _Hook:
+    """A hook whose copies and pickles are inert."""
+
+    def __init__(self, sockets: Sockets) -> None:
+        self.sockets = sockets
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Inert:
+        return Inert()
+
+    def __reduce__(self) -> tuple[type[Inert], tuple[()]]:
+        return Inert, ()
+
+
+class _RootEntry(_Hook):
+    def __call__(self, root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        sockets = self.sockets
+        recomputes = not torch.compiler.is_compiling() and sockets.enter()
+        slot = getattr(sockets.local, "slot", None)
+        if slot is None:
+            return None
+        if not recomputes:
+            choice = slot.waiting
+            acts = choice is not None and (choice.forced or (root.training and torch.is_grad_enabled()))
+            slot.active = choice if acts else None
+        choice = slot.active
+        if choice is None:
+            return None
+        slot.batch = batch_size(args, kwargs)
+        site = sockets.sites[choice.site]
+        if site.module != ROOT:
+            return None
+        return mix_inputs(root, args, kwargs, site.part, lambda x, stream: _apply(choice, slot.batch, x, stream))
+
+
+class _RootExit(_Hook):
+    def __call__(self, root: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        slot = getattr(self.sockets.local, "slot", None)
+        if slot is None:
+            return
+        try:
+            if not torch.compiler.is_compiling():
+                self.sockets.leave(output)
+        finally:
+            if not slot.revivals:
+                slot.active = None
+
+
+class _SiteOutput(_Hook):
+    def __init__(self, sockets: Sockets, module: str) -> None:
+        super().__init__(sockets)
+        self.module = module
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+        slot = getattr(self.sockets.local, "slot", None)
+        choice = None if slot is None else slot.active
+        if choice is None:
+            return None
+        site = self.sockets.sites[choice.site]
+        if site.module != self.module:
+            return None
+        return put(output, site, _apply(choice, slot.batch, pick(output, site)))
+
+
+def _apply(choice: Choice, batch: int, x: Tensor, stream: int = 0) -> Tensor:
+    check_feature(x, f"site {choice.site!r}")
+    if x.ndim == 0 or x.shape[0] != batch:
+        raise SiteError(
+            f"site {choice.site!r} does not carry the batch: expected {batch} in dim 0, "
+            f"got shape {tuple(x.shape)}"
+        )
+    return choice.apply(x, stream)
