@@ -28,9 +28,9 @@ def build(
 ) -> Network:
     """Return the network `name` on the CPU, its weights drawn from `seed`.
 
-    `name` is one of MODELS, or `timm:NAME`, `torchvision:NAME`, `module:PACKAGE.MODULE:FACTORY`. `image_size=None`
-    means vectors of `in_channels` features. `mean` and `std` become the network's first layer. `options` are
-    the network's own (`known_options`). The global generator is left as it was.
+    `name` is one of MODELS, or `timm:NAME`, `torchvision:NAME`, `module:PACKAGE.MODULE:FACTORY`.
+    `image_size=None` means vectors of `in_channels` features. `mean` and `std` become the network's first
+    layer. `options` are the network's own (`known_options`). The global generator is left as it was.
 
     >>> build("mlp", num_classes=2, in_channels=2, image_size=None, units=16).default_sites
     ('input', 'hidden1', 'hidden2', 'hidden3')
@@ -43,7 +43,7 @@ def build(
         )  # third-party networks draw from it; ours are drawn anew below
         prefix, colon, rest = name.partition(":")
         if colon:
-            return ThirdParty(task, SOURCES[prefix](rest, task, options))
+            return ThirdParty(task, SOURCES[prefix](rest, task, options, seed))
         builder = MODELS[name]
         check_options(name, options)
         model = builder(task, **options)

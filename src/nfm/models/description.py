@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -52,15 +53,7 @@ def _output_shapes(
     model: nn.Module, modules: dict[str, nn.Module], example: Tensor
 ) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {}
-
-    def recorder(name: str) -> Any:
-        def record(_module: nn.Module, _inputs: Any, output: Any) -> None:
-            if isinstance(output, Tensor):
-                shapes[name] = tuple(output.shape)
-
-        return record
-
-    hooks = [module.register_forward_hook(recorder(name)) for name, module in modules.items()]
+    hooks = [m.register_forward_hook(partial(_record, shapes, name)) for name, m in modules.items()]
     modes = [(module, module.training) for module in model.modules()]
     try:
         model.eval()
@@ -72,6 +65,11 @@ def _output_shapes(
         for module, training in modes:
             module.training = training
     return shapes
+
+
+def _record(shapes: dict[str, tuple[int, ...]], name: str, _module: nn.Module, _inputs: Any, h: Any) -> None:
+    if isinstance(h, Tensor):
+        shapes[name] = tuple(h.shape)
 
 
 def format_description(rows: Sequence[Stage]) -> str:

@@ -16,22 +16,23 @@ HEADS = ("head", "heads", "head_dist", "fc", "classifier")
 def find_head(model: nn.Module) -> str:
     """Return the dotted name of the one linear layer that gives the classes.
 
-    >>> find_head(nn.Sequential())
-    Traceback (most recent call last):
-        ...
-    nfm.errors.UsageError: expected one head (head, heads, head_dist, fc, classifier) in Sequential, found none; its children: none
+    >>> find_head(nn.ModuleDict({"conv1": nn.Conv2d(3, 8, 3), "fc": nn.Linear(8, 10)}))
+    'fc'
     """
-    prefix = "net." if isinstance(getattr(model, "net", None), nn.Module) else ""
-    body = model.get_submodule(prefix.rstrip("."))
-    children = dict(body.named_children())
-    ends = {name: _last_linear(child) for name, child in children.items() if name in HEADS}
-    found = [f"{prefix}{name}{end}" for name, end in ends.items() if end is not None]
+    found = _linear_heads(model, "") or _linear_heads(getattr(model, "net", None), "net.")
     if len(found) != 1:
         raise UsageError(
-            f"expected one head ({', '.join(HEADS)}) in {type(body).__name__}, "
-            f"found {', '.join(found) or 'none'}; its children: {', '.join(children) or 'none'}"
+            f"expected one of {', '.join(HEADS)} to end in the linear layer of the classes; "
+            f"{type(model).__name__} has {' and '.join(found) or 'none'}"
         )
     return found[0]
+
+
+def _linear_heads(body: nn.Module | None, prefix: str) -> list[str]:
+    if body is None:
+        return []
+    ends = {name: _last_linear(child) for name, child in body.named_children() if name in HEADS}
+    return [f"{prefix}{name}{end}" for name, end in ends.items() if end is not None]
 
 
 def _last_linear(child: nn.Module) -> str | None:

@@ -24,7 +24,7 @@ def conv_norm_relu(inputs: int, outputs: int, *, kernel: int = 3, stride: int = 
 
 
 def stages(block: MakeBlock, channels: Sequence[int], counts: Sequence[int]) -> list[nn.Module]:
-    """Return one stage of `counts[i]` blocks from `channels[i]` to `channels[i + 1]`; all but the first halve the size."""
+    """Return stage i: `counts[i]` blocks, channels[i] -> channels[i + 1]; all but the first halve sizes."""
     strides = [1] + [2] * (len(counts) - 1)
     ends = zip(pairwise(channels), counts, strides, strict=True)
     return [_stage(block, inputs, outputs, count, stride) for (inputs, outputs), count, stride in ends]

@@ -1,4 +1,4 @@
-"""What all networks share: pixels in, normalisation first, named stages, a head; and nothing of the method."""
+"""What all networks share: pixels in, normalisation first, named stages, a head; nothing of the method."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nfm.models.task import Task
 
 
 class Normalise(nn.Module):
-    """Subtract the mean and divide by the standard deviation of each channel (dim 1); the identity without them."""
+    """Subtract the mean of each channel (dim 1), divide by its deviation; the identity without them."""
 
     mean: Tensor | None
     std: Tensor | None

@@ -11,7 +11,7 @@ from nfm.models.task import Task, widened
 
 
 class SmallConv(ConvNetwork):
-    """Three stages of 3x3, norm, ReLU with 32, 64 and 128 channels times `width`; 95k parameters at width 1."""
+    """Three stages of 3x3, norm, ReLU with 32, 64, 128 channels times `width`; 95k parameters at width 1."""
 
     default_sites = ("input", "stage1", "stage2")
 

@@ -1,4 +1,4 @@
-"""Networks of other libraries, by prefix: `timm:NAME`, `torchvision:NAME`, `module:PACKAGE.MODULE:FACTORY`."""
+"""Networks of others, by prefix: `timm:NAME`, `torchvision:NAME`, `module:PACKAGE.MODULE:FACTORY`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from nfm.models.torchvision_compat import import_torchvision
 from nfm.registry import Registry
 
 Options = Mapping[str, Any]
-Source = Callable[[str, Task, Options], nn.Module]
+Source = Callable[[str, Task, Options, int], nn.Module]
+"""(name, task, options, seed) -> a network; its weights come from the global generator, seeded by `build`."""
 
 SOURCES: Registry[Source] = Registry("model prefix")
 
@@ -54,7 +55,7 @@ def _default_sites(net: nn.Module) -> tuple[str, ...]:
 
 
 @SOURCES.register("timm")
-def from_timm(name: str, task: Task, options: Options) -> nn.Module:
+def from_timm(name: str, task: Task, options: Options, _seed: int) -> nn.Module:
     """Call `timm.create_model(name, num_classes=, in_chans=, **options)`."""
     import_torchvision(f"timm:{name}")  # timm imports it, and dies with it
     try:
@@ -66,8 +67,8 @@ def from_timm(name: str, task: Task, options: Options) -> nn.Module:
 
 
 @SOURCES.register("torchvision")
-def from_torchvision(name: str, task: Task, options: Options) -> nn.Module:
-    """Call `torchvision.models.get_model(name, **options)`; published weights keep their body and get a new head."""
+def from_torchvision(name: str, task: Task, options: Options, seed: int) -> nn.Module:
+    """Call `torchvision.models.get_model(name, **options)`; with published weights, replace the head."""
     import_torchvision(f"torchvision:{name}")
     if task.in_channels != 3:
         raise UsageError(f"torchvision:{name} takes images of 3 channels, got in_channels={task.in_channels}")
@@ -75,7 +76,7 @@ def from_torchvision(name: str, task: Task, options: Options) -> nn.Module:
     if options.get("weights") is None:
         return _ask(f"torchvision:{name}", models.get_model, name, num_classes=task.num_classes, **options)
     net = _ask(f"torchvision:{name}", models.get_model, name, **options)
-    replace_head(net, task.num_classes)
+    replace_head(net, task.num_classes, seed=seed)
     return net
 
 
@@ -87,8 +88,8 @@ def _ask(where: str, factory: Callable[..., nn.Module], name: str, **call: Any) 
 
 
 @SOURCES.register("module")
-def from_module(path: str, task: Task, options: Options) -> nn.Module:
-    """Call FACTORY(num_classes=..., **options), with in_channels and image_size where its signature names them."""
+def from_module(path: str, task: Task, options: Options, _seed: int) -> nn.Module:
+    """Call FACTORY(num_classes=, **options), and in_channels=, image_size= where its signature names them."""
     factory = find_factory(path)
     parameters = inspect.signature(factory).parameters
     wanted = {"in_channels": task.in_channels, "image_size": task.image_size}

@@ -1,4 +1,6 @@
-"""Import a torchvision whose compiled part does not load. Used only when a user asks for a third-party network.
+"""Import a torchvision whose compiled part does not load.
+
+Used only when a user asks for a third-party network.
 
 Some torchvision wheels are built for another PyTorch (a CUDA wheel beside a CPU torch, for instance). Their
 compiled library then fails to load in silence, and the import stops with "operator torchvision::nms does not

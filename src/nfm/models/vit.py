@@ -16,7 +16,7 @@ from nfm.models.task import Task, check_rate
 
 
 class PatchEmbedding(nn.Module):
-    """(B, C, H, W) -> (B, 1 + patches, dim): the class token, then a linear map of each patch; plus positions."""
+    """(B, C, H, W) -> (B, 1 + patches, dim): class token and a linear map of each patch, plus positions."""
 
     def __init__(self, inputs: int, dim: int, *, side: int, patch: int) -> None:
         super().__init__()
@@ -80,8 +80,8 @@ class Block(nn.Module):
 class ViTLite(Network):
     """7 blocks of width 256 with 4 heads on 4x4 patches, MLP x2, a class token and learnable positions.
 
-    Compact Transformers' code has attention_dropout=.1, stochastic_depth=.1 (rising from 0 in the first block
-    to it in the last) and the block of `compact_form=True`; the default is the standard pre-norm block without either.
+    The default block is the standard pre-norm one. Compact Transformers' code has `compact_form=True`,
+    `attention_dropout=.1` and `stochastic_depth=.1` (rising from 0 in the first block to it in the last).
     """
 
     default_sites = ("input", "blocks.0", "blocks.1", "blocks.2")

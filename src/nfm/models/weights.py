@@ -1,4 +1,4 @@
-"""Read the published CIFAR-10 ResNets of Y. Idelbayev (github.com/akamaster/pytorch_resnet_cifar10, BSD-2)."""
+"""Read the CIFAR-10 ResNets of Y. Idelbayev (github.com/akamaster/pytorch_resnet_cifar10, BSD-2)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _rename(key: str) -> str:
 def _read(path: Path | str) -> Mapping[str, Tensor]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, EOFError, RuntimeError) as error:
+    except (pickle.UnpicklingError, OSError, EOFError, RuntimeError) as error:
         raise CheckpointError(f"{path}: expected a file of PyTorch weights; {error}") from error
     if not isinstance(content, dict) or not isinstance(content.get("state_dict"), Mapping):
         raise CheckpointError(
