@@ -36,8 +36,10 @@ class Normalisation:
 
     def agrees(self, other: Normalisation) -> bool:
         """Tell whether both are the same to four digits."""
-        pairs = zip(self.mean + self.std, other.mean + other.std, strict=True)
-        return len(self.std) == len(other.std) and all(math.isclose(a, b, abs_tol=1e-4) for a, b in pairs)
+        ours, theirs = self.mean + self.std, other.mean + other.std
+        return len(ours) == len(theirs) and all(
+            math.isclose(a, b, abs_tol=1e-4) for a, b in zip(ours, theirs, strict=True)
+        )
 
 
 class EvaluationProtocol(Protocol):
@@ -132,14 +134,14 @@ class Authors:
         count = math.ceil(level / 2 * channel.shape[1])
         ends = channel.amin(1, keepdim=True), channel.amax(1, keepdim=True)  # "salt" is the minimum there
         for purpose, value in enumerate(ends):
-            places = stream.uniform(channel.shape[1:], purpose=purpose).argsort(1, stable=True)[:, :count]
+            places = stream.uniform(channel.shape[1:], purpose=purpose).argsort(dim=1, stable=True)[:, :count]
             channel.scatter_(1, places, value.expand(-1, count))
         changed[:, 0] = channel.view_as(changed[:, 0])
         return changed
 
 
 def find_normalisation(model: Any) -> Normalisation | None:
-    """Return the constants of the model's first child `normalise` (buffers `mean` and `std`), if it has one."""
+    """Return the constants of the model's child `normalise` (buffers `mean` and `std`), if it has one."""
     layer = getattr(model, "normalise", None)
     buffers = [getattr(layer, name, None) for name in ("mean", "std")]
     if not all(isinstance(buffer, Tensor) for buffer in buffers):
@@ -158,7 +160,7 @@ def choose_protocol(protocol: str | EvaluationProtocol, model: Any) -> Evaluatio
     if protocol == "authors":
         if found is not None and not Authors().normalisation.agrees(found):
             raise UsageError(
-                f"protocol authors scales noise by std {AUTHORS_STD}, but this model normalises with {found.std}; "
+                f"protocol authors scales noise by {AUTHORS_STD}, this model normalises by {found.std}; "
                 "pass protocol=Authors(Normalisation(mean, std)) to add noise after the model's own"
             )
         return Authors()

@@ -19,9 +19,14 @@ class Cell:
     level: float
 
     @property
+    def key(self) -> tuple[str, float]:
+        """What names the cell in rows and files."""
+        return self.perturbation.label, self.level
+
+    @property
     def label(self) -> str:
         """The perturbation and its level, as in ``white_noise 0.1``."""
-        return self.perturbation.label if self.level == 0 else f"{self.perturbation.label} {self.level:g}"
+        return f"{self.perturbation.label} {self.level:g}"
 
 
 Suite = Sequence[Cell]

@@ -1,0 +1,106 @@
+"""What is measured: a model on examples under a protocol, one cell at a time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from nfm.data.examples import ExampleSet, to_unit
+from nfm.errors import DataError, NumericalError, UsageError
+from nfm.evaluate.checks import Classifier, find_problems, hash_model, predict
+from nfm.evaluate.outcomes import Outcomes
+from nfm.evaluate.protocols import EvaluationProtocol
+from nfm.evaluate.suites import Cell
+from nfm.results import Row
+
+PROBE = 16  # examples on which a model is inspected
+
+
+class Batch(NamedTuple):
+    """Pixels float32 in [0, 1], labels and ids, both int64."""
+
+    x: Tensor
+    y: Tensor
+    ids: Tensor
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model, the examples it is measured on, and how."""
+
+    model: Classifier
+    examples: ExampleSet
+    protocol: EvaluationProtocol
+    seed: int
+    batch_size: int
+
+    def __post_init__(self) -> None:
+        check_examples(self.examples)
+        if self.batch_size < 1:
+            raise UsageError(f"batch_size: expected a whole number from 1 up, got {self.batch_size!r}")
+
+    def identity(self) -> Row:
+        """Return what must agree for a measured cell to be used again."""
+        return {
+            "model": hash_model(self.model, self._probe().x),
+            "protocol": repr(self.protocol),
+            "ids": hash_examples(self.examples),
+            "n": len(self.examples),
+            "seed": self.seed,
+        }
+
+    def problems(self, classes: int | None) -> list[str]:
+        """Return what makes the numbers of this model meaningless."""
+        return find_problems(self.model, self._probe().x, self.examples.labels, classes=classes)
+
+    def measure(self, cell: Cell, *, force: bool, step: Callable[[int], None]) -> Outcomes:
+        """Return what the model does on each example under `cell`; `step` is told the examples done."""
+        parts = []
+        for batch in self._batches(self.batch_size):
+            changed = self.protocol.perturb(batch.x, batch.ids, cell.perturbation, cell.level, seed=self.seed)
+            logits = predict(self.model, changed)
+            if not (force or torch.isfinite(logits).all()):
+                raise NumericalError(f"{cell.label}: the model's logits are not finite; look at its weights")
+            parts.append(Outcomes.of(logits, batch.y))
+            step(len(batch.x))
+        return Outcomes.join(parts)
+
+    def _probe(self) -> Batch:
+        return next(self._batches(PROBE))
+
+    def _batches(self, size: int) -> Iterator[Batch]:
+        device = (
+            next(self.model.parameters(), torch.empty(0)).device
+            if isinstance(self.model, nn.Module)
+            else "cpu"
+        )
+        for indices in torch.arange(len(self.examples)).split(size):
+            x = to_unit(self.examples.fetch(indices))
+            y, ids = self.examples.labels[indices], self.examples.ids[indices]
+            yield Batch(x.to(device), y.to(device), ids.to(device))
+
+
+def check_examples(examples: ExampleSet) -> None:
+    """Refuse an empty set, labels that are no classes, and ids that do not tell examples apart."""
+    n, labels = len(examples), examples.labels
+    if n == 0:
+        raise DataError("expected at least one example, got an empty set")
+    if labels.dtype != torch.int64 or labels.shape != (n,):
+        raise DataError(f"expected {n} labels (int64), got {labels.dtype} {tuple(labels.shape)}")
+    different = len(examples.ids.unique())
+    if len(examples.ids) != n or different != n:
+        raise DataError(
+            f"expected {n} ids, one an example, got {len(examples.ids)}, of which {different} differ"
+        )
+
+
+def hash_examples(examples: ExampleSet) -> str:
+    """Return a hash of ids and labels that does not depend on their order."""
+    order = examples.ids.argsort()
+    pairs = torch.stack([examples.ids[order], examples.labels[order]])
+    return hashlib.sha256(pairs.cpu().numpy().tobytes()).hexdigest()[:16]

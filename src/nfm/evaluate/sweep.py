@@ -1,0 +1,100 @@
+"""Measure a classifier on every cell of a suite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nfm.data.examples import ExampleSet
+from nfm.errors import UsageError
+from nfm.evaluate.checks import Classifier, measuring
+from nfm.evaluate.outcomes import Outcomes
+from nfm.evaluate.protocols import EvaluationProtocol, choose_protocol
+from nfm.evaluate.report import Folder, Key, Report
+from nfm.evaluate.subject import Subject
+from nfm.evaluate.suites import Cell, Suite, choose_suite
+from nfm.randomness import check_seed
+from nfm.results import Row
+
+Progress = Callable[[str, int, int], None]  # what is measured; examples done and in all, over all cells
+
+FEW = 1000  # examples: below, Wilson's interval is wider than 3 points each way at 50%
+
+
+def evaluate(
+    model: Classifier,
+    examples: ExampleSet,
+    suite: str | Suite = "cifar",
+    *,
+    protocol: str | EvaluationProtocol = "pixel",
+    seed: int = 0,
+    batch_size: int = 250,
+    classes: int | None = None,
+    tags: Mapping[str, Any] | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+    save_to: Path | str | None = None,
+    resume_from: Path | str | None = None,
+) -> Report:
+    """Return a report of `model`, any callable from [0, 1] pixels to logits, on every cell of `suite`.
+
+    A model whose numbers would mean nothing (stochastic, softmax output, NaN, output that depends on the
+    batch) is refused before anything is measured; `force` turns the refusal into a flag of every row.
+    `tags` go into each row (scheme, train_seed, data: what tables group by). `save_to` writes every finished
+    cell at once. Cells found there or in `resume_from` are not measured again: they must be of the same
+    model, protocol, examples and seed, or the directory is refused.
+    """
+    subject = Subject(model, examples, choose_protocol(protocol, model), check_seed(seed), batch_size)
+    cells = choose_suite(suite)
+    with measuring(model):
+        problems = subject.problems(classes)
+        if problems and not force:
+            raise UsageError(f"refused: {', '.join(problems)}; force=True measures it all the same, flagged")
+        report = Report(subject.identity())
+        folder = Folder(Path(save_to)) if save_to is not None else None
+        held = folder.open(report.identity).outcomes if folder else {}
+        measured = held | (Folder(Path(resume_from)).match(report.identity).outcomes if resume_from else {})
+        for place, cell in enumerate(cells):
+            outcomes = _reuse(measured, cell)
+            if outcomes is None:
+                step = _teller(progress, cell, done=place * len(examples), total=len(cells) * len(examples))
+                outcomes = subject.measure(cell, force=force, step=step)
+            measured[cell.key] = outcomes
+            report.add(
+                make_row(subject, cell, outcomes, report.identity, problems) | dict(tags or {}), outcomes
+            )
+            if folder and cell.key not in held:
+                folder.write(report.rows[-1], outcomes)
+    return report
+
+
+def make_row(subject: Subject, cell: Cell, outcomes: Outcomes, identity: Row, problems: list[str]) -> Row:
+    """Return the row of one cell: what was measured, its level in both units, the numbers and the flags."""
+    noise, protocol = cell.perturbation, subject.protocol
+    pixel, normalised = protocol.units(noise, cell.level)
+    few = [f"n<{FEW}"] if len(subject.examples) < FEW else []
+    what = {
+        "perturbation": noise.label, "level": cell.level,
+        "level_pixel": pixel, "level_normalised": normalised,
+        "protocol": protocol.name, "flags": [*problems, *few, *protocol.flags(noise)],
+    }  # fmt: skip
+    return identity | outcomes.summary() | what
+
+
+def _reuse(measured: Mapping[Key, Outcomes], cell: Cell) -> Outcomes | None:
+    """Return the outcomes of `cell` if they are known; at level 0 all perturbations are the same."""
+    same = [cell.key] if cell.level else [key for key in measured if key[1] == 0]
+    return next((measured[key] for key in same if key in measured), None)
+
+
+def _teller(progress: Progress | None, cell: Cell, *, done: int, total: int) -> Callable[[int], None]:
+    """Return what tells `progress` of each batch."""
+
+    def step(count: int) -> None:
+        nonlocal done
+        done += count
+        if progress is not None:
+            progress(cell.label, done, total)
+
+    return step
