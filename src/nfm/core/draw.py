@@ -84,7 +84,9 @@ class Draw:
     @classmethod
     def plain(cls, size: int) -> Draw:
         """Return the draw of a forward pass in which nothing was mixed."""
-        return cls(site="none", step=-1, pairing=Pairing(torch.arange(size), torch.tensor(1.0, dtype=torch.float64)))
+        return cls(
+            site="none", step=-1, pairing=Pairing(torch.arange(size), torch.tensor(1.0, dtype=torch.float64))
+        )
 
     @property
     def weight(self) -> Tensor:
@@ -115,5 +117,3 @@ class Draw:
     def mix_targets(self, y: Tensor) -> Tensor:
         """Return mixed floating-point targets: regression values, multi-hot labels, probabilities."""
         return mix_targets(y, self.pairing)
-
-

@@ -92,24 +92,24 @@ def mixed_loss(criterion: Criterion, output: Any, y: Any, pairing: Pairing) -> T
 
 def _mixed_loss_per_sample(criterion: Criterion, output: Any, y: Any, pairing: Pairing) -> Tensor:
     each = unreduced(criterion)
-    terms = [(y, pairing.weight), (partners_of(y, pairing), 1 - pairing.weight)]
-    total, count = None, None
-    for target, weight in terms:
-        alive = weight > 0
-        if not alive.any():
-            continue
-        rows = alive.nonzero().squeeze(1)
-        losses = each(_rows(output, rows), _rows(target, rows))
-        if losses.ndim == 0 or len(losses) != len(rows):
-            raise UsageError(
-                f"expected one loss an example (batch of {len(rows)}) from the criterion, got shape "
-                f"{tuple(losses.shape)}; weights='sample' needs a criterion with reduction='none'"
-            )
-        term = (_against(weight[alive], losses) * losses).sum()
-        total = term if total is None else total + term
-        count = losses[0].numel() * len(pairing) if count is None else count
-    assert total is not None and count is not None
-    return total / _normaliser(criterion, each, output, y, count)
+    own = _weighted_sum(each, output, y, pairing.weight)
+    others = _weighted_sum(each, output, partners_of(y, pairing), 1 - pairing.weight)
+    total: Tensor = own + others  # type: ignore[assignment]  # one of them is a tensor
+    return total / _normaliser(criterion, each, output, y)
+
+
+def _weighted_sum(each: Criterion, output: Any, y: Any, weight: Tensor) -> Tensor | float:
+    """Return the weighted sum of the single losses, computing only those whose weight is not 0."""
+    rows = weight.nonzero().squeeze(1)
+    if len(rows) == 0:
+        return 0.0
+    losses = each(_rows(output, rows), _rows(y, rows))
+    if losses.ndim == 0 or len(losses) != len(rows):
+        raise UsageError(
+            f"expected one loss an example (batch of {len(rows)}) from the criterion, got shape "
+            f"{tuple(losses.shape)}; weights='sample' needs a criterion with reduction='none'"
+        )
+    return (_against(weight[rows], losses) * losses).sum()
 
 
 def unreduced(criterion: Criterion) -> Criterion:
@@ -124,21 +124,23 @@ def unreduced(criterion: Criterion) -> Criterion:
         parameters = inspect.signature(criterion).parameters
     except (TypeError, ValueError):
         return criterion
-    return functools.partial(criterion, reduction="none") if "reduction" in parameters else criterion
+    if "reduction" not in parameters:
+        return criterion
+    return functools.partial(criterion, reduction="none")  # type: ignore[call-arg]
 
 
-def _normaliser(criterion: Criterion, each: Criterion, output: Any, y: Any, count: int) -> Tensor | float:
+def _normaliser(criterion: Criterion, each: Criterion, output: Any, y: Any) -> Tensor | int:
     """Return what a mean over the batch divides by: ignored targets and class weights count.
 
     Partners are a permutation, so it is the same for both terms. It is read off the criterion itself at
     constant predictions: the sum of the single losses over their reduced value.
     """
-    if each is criterion:
-        return count
     flat = map_tensors(torch.zeros_like, output)
     with torch.no_grad():
-        reduced, summed = criterion(flat, y), each(flat, y).sum()
-    return count if reduced == 0 or not torch.isfinite(reduced) else summed / reduced
+        single, reduced = each(flat, y), criterion(flat, y)
+    if each is criterion or reduced == 0 or not torch.isfinite(reduced):
+        return single.numel()
+    return single.sum() / reduced
 
 
 def _rows(structure: Any, rows: Tensor) -> Any:
@@ -153,5 +155,7 @@ def soft_targets(y: Tensor, num_classes: int, pairing: Pairing) -> Tensor:
 def mix_targets(y: Tensor, pairing: Pairing) -> Tensor:
     """Return mixed floating-point targets: regression values, multi-hot labels, probabilities."""
     if not y.is_floating_point():
-        raise ShapeError(f"expected floating-point targets to mix, got {y.dtype}; use soft_targets for classes")
+        raise ShapeError(
+            f"expected floating-point targets to mix, got {y.dtype}; use soft_targets for classes"
+        )
     return mix(y, pairing)

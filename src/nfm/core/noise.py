@@ -168,6 +168,6 @@ def noise_shape(shape: tuple[int, ...], granularity: str) -> tuple[int, ...]:
 
 
 def perturb(h: Tensor, *, add: Tensor | None, mult: Tensor | None) -> Tensor:
-    """Return (1 + mult) * h + add for noise values that carry their levels; None adds or multiplies nothing."""
+    """Return (1 + mult) * h + add; the noise values carry their levels, None stands for no noise."""
     noisy = h if mult is None else h * (1 + mult)
     return noisy if add is None else noisy + add

@@ -33,7 +33,7 @@ def replace(structure: Any, changes: dict[Path, Any]) -> Any:
     """Return a copy of a container with some elements changed; the container is left as it was."""
     if isinstance(structure, Mapping):
         changed = dict(structure)
-        changed.update(changes)  # type: ignore[arg-type]
+        changed.update(changes)
         return changed if type(structure) is dict else _rebuild(structure, changed)
     if isinstance(structure, list | tuple):
         elements = [changes.get(index, element) for index, element in enumerate(structure)]

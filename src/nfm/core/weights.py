@@ -27,7 +27,7 @@ def sample_beta(alpha: float, beta: float, size: int, key: int) -> NDArray[np.fl
     shapes, where the law has almost all its mass at 0 and 1.
 
     >>> sample_beta(1e-8, 1e-8, 4, key=3)
-    array([0., 1., 1., 0.])
+    array([1., 0., 1., 1.])
     """
     generator = numpy_generator(key)
     log_a, log_b = (

@@ -37,17 +37,25 @@ class Mixer:
         self.sites = method.sites_of(self.root)
         self._sockets = register(self.root)
         self._let_go = self._sockets.hold(self.sites)
-        self._sockets.supply = self._choose
+        self._sockets.feed = self
+        self._sockets.slot.waiting = self.peek()
         self._attached = True
-        self._sockets.slot.waiting = self._choose()
         _allow_graphs(len(self.sites))
 
     def __repr__(self) -> str:
         state = "attached to" if self._attached else "detached from"
         return f"Mixer({state} {type(self.root).__name__} at {', '.join(self.sites)}; {self.method!r})"
 
-    def _choose(self) -> Choice:
-        return self.method.choose(tuple(self.sites))
+    def peek(self) -> Choice:
+        """Return the choice of the next step."""
+        return self.method.choose(tuple(self.sites), step=self.method.step)
+
+    def claim(self, waiting: Choice | None) -> Choice:
+        """Take the next step, for which `waiting` may have been made already."""
+        step = self.method.claim()
+        if waiting is not None and waiting.step == step and not waiting.uses:
+            return waiting
+        return self.method.choose(tuple(self.sites), step=step)
 
     def loss(self, output: Any, y: Any, criterion: Criterion = F.cross_entropy) -> Tensor:
         """Return the loss of `output` for the labels `y`, mixed as the forward pass that made it was.
@@ -72,9 +80,10 @@ class Mixer:
             return choice.draw(size)
         if acts(self.root) and any(tensor.requires_grad for tensor in tensors_in(output)):
             raise AttachError(
-                f"this output met no mixing, though {type(self.root).__name__} is training: it was made before "
-                "the mixer was attached, by a compiled wrapper that was called before that, by another "
-                "network, or in another mode; take the loss of model(x) itself, and attach before compiling"
+                f"this output met no mixing, though {type(self.root).__name__} is training: it was made "
+                "before the mixer was attached, by a compiled wrapper that was called before that, by "
+                "another network, inside one reentrant checkpoint, or in another mode; take the loss of "
+                "model(x) itself, and attach before compiling"
             )
         first = next(tensors_in(y), None)
         if first is None:
@@ -87,7 +96,9 @@ class Mixer:
         choice = slot.waiting
         if choice is None or not choice.uses or not acts(self.root):
             return None
-        slot.waiting = self._choose()
+        if self.method.claim() != choice.step:
+            raise AttachError("the method's step was changed from outside; use mixer.load_state_dict(state)")
+        slot.waiting = self.peek()
         check_fired(choice)
         mark_all(output, choice, slot.batch)
         return choice, slot.batch
@@ -100,13 +111,22 @@ class Mixer:
         with self._sockets.offer(draw.choice.again(forced=True)):
             yield
 
+    def state_dict(self) -> dict[str, int]:
+        """Return what a resumed run needs."""
+        return self.method.state_dict()
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on from a state of `state_dict`."""
+        self.method.load_state_dict(state)
+        self._sockets.slot.waiting = self.peek()
+
     def detach(self) -> None:
         """Remove every hook; the network is as it was before."""
         if not self._attached:
             return
         self._attached = False
         self._let_go()
-        self._sockets.supply = None
+        self._sockets.feed = None
         unregister(self.root)
 
     def __enter__(self) -> Mixer:
@@ -124,7 +144,9 @@ def attach(model: nn.Module, method: NoisyFeatureMixup | str = "nfm", **settings
     if isinstance(method, str):
         method = preset(method, **settings)
     elif settings:
-        raise UsageError(f"expected settings with a preset's name only, got {', '.join(settings)} beside a method")
+        raise UsageError(
+            f"expected settings with a preset's name only, got {', '.join(settings)} beside a method"
+        )
     return Mixer(model, method)
 
 

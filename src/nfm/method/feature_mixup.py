@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from nfm.core.mixing import Criterion, mixed_loss
 from nfm.core.noise import Noise
 from nfm.core.weights import check_shape
 from nfm.errors import UsageError
+from nfm.method.dry_run import Plan, dry_run
 from nfm.method.inputs import as_call, batch_size
 from nfm.method.roots import acts, is_compiled, root_of, sockets_for_call
 from nfm.method.sites import Site, resolve
@@ -41,7 +43,7 @@ class NoisyFeatureMixup:
 
     `sites`: names or globs of the network's own modules, plus ``"input"``; None means the network's default.
     `alpha`, `beta`: the weight's law Beta(alpha, beta); `beta` None means alpha; alpha 0 mixes nothing and
-    keeps the noise. `weights`: one weight a ``"batch"`` or a ``"sample"``. `dominant`: max(weight, 1 - weight).
+    keeps the noise. `weights`: one a ``"batch"`` or one a ``"sample"``. `dominant`: max(weight, 1 - weight).
     `inputs`: which of several input tensors to mix, by the names of the network's arguments. Each draw is
     keyed by (seed, step, rank, site) and depends on nothing else.
     """
@@ -70,21 +72,30 @@ class NoisyFeatureMixup:
         self.seed = check_seed(seed)
         self.step = 0
         self._lock = threading.Lock()
+        self._resolved: weakref.WeakKeyDictionary[nn.Module, dict[str, Site]] = weakref.WeakKeyDictionary()
 
     def __repr__(self) -> str:
         sites = "the network's default" if self.sites is None else ", ".join(self.sites)
         shapes = f"alpha={self.alpha:g}" + (f", beta={self.beta:g}" if self.beta != self.alpha else "")
-        return f"NoisyFeatureMixup(sites: {sites}; {shapes}; one weight a {self.weights}; {self.noise!r}; seed={self.seed})"
+        settings = (f"sites: {sites}", shapes, f"one weight a {self.weights}", repr(self.noise))
+        return f"NoisyFeatureMixup({'; '.join(settings)}; seed={self.seed})"
 
     def sites_of(self, model: nn.Module) -> dict[str, Site]:
         """Return the sites of `model` that this method mixes at, by name."""
-        return resolve(root_of(model), self.sites, self.inputs)
+        root = root_of(model)
+        if root not in self._resolved:
+            self._resolved[root] = resolve(root, self.sites, self.inputs)
+        return self._resolved[root]
+
+    def claim(self) -> int:
+        """Take the next step: no two calls get the same."""
+        with self._lock:
+            self.step += 1
+            return self.step - 1
 
     def choose(self, sites: Sequence[str], step: int | None = None) -> Choice:
         """Make the choice of `step` (default: the next one) among `sites`."""
-        if step is None:
-            with self._lock:
-                step, self.step = self.step, self.step + 1
+        step = self.claim() if step is None else step
         base = (self.seed, step, _rank())
         site = sites[int(numpy_generator(fold(*base, "site")).integers(len(sites)))]
         return Choice(
@@ -122,14 +133,12 @@ class NoisyFeatureMixup:
     def replay(self, draw: Draw) -> Callable[..., Outcome]:
         """Return this method with `draw` in place of a new one: the same mix for a teacher or another view.
 
-        What it returns is called like the method itself, and mixes in evaluation mode and without gradients too.
+        What it returns is called like the method itself, and mixes in every mode.
         """
         return functools.partial(self, draw=draw)
 
     def check(self, model: nn.Module, x: Any) -> Plan:
         """Dry-run `model` on `x` and return the plan of its sites; refuse a bad one by name."""
-        from nfm.method.dry_run import dry_run
-
         return dry_run(root_of(model), x, self.sites_of(model))
 
     def state_dict(self) -> dict[str, int]:

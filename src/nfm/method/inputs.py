@@ -50,7 +50,7 @@ def mix_inputs(
 
     All share partners and weight, each has noise of its own; everything else is passed through.
     """
-    positions = dict(enumerate(_positional_names(type(model))))
+    positions = dict(enumerate(_positional_names(type(model))))  # type: ignore[arg-type]
     given = {positions.get(index, str(index)): value for index, value in enumerate(args)} | kwargs
     chosen = _chosen(model, given, names)
     mixed = {name: apply(given[name], stream) for stream, name in enumerate(chosen)}

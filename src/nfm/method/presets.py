@@ -38,7 +38,13 @@ _add("manifold_mixup", None, 1.0, _quiet, "features mixed at a random site (Verm
 _add("nfm", None, 1.0, NFM_NOISE, "noisy feature mixup, the paper's equation")
 # The published tables were made with the authors' noise: about a third of the strength (ledger, row 1).
 _add("noise_injection_authors", (INPUT,), 0.0, _authors(0.2), 'the tables\' "Baseline + Noise"')
-_add("noisy_mixup_authors", (INPUT,), 1.0, _authors(0.2, 0.1), "noisy mixup as commanded (its label says .4, .2)")
+_add(
+    "noisy_mixup_authors",
+    (INPUT,),
+    1.0,
+    _authors(0.2, 0.1),
+    "noisy mixup as commanded (its label says .4, .2)",
+)
 _add("nfm_authors", None, 1.0, _authors(0.4, 0.2), "NFM as in the published tables")
 _add("nfm_authors_high", None, 1.0, _authors(1.0, 0.5), "NFM* of the paper: more noise")
 
@@ -55,9 +61,8 @@ def preset(name: str, **overrides: Any) -> NoisyFeatureMixup:
     for key in overrides:
         if key not in _SETTINGS:
             raise UsageError(
-                f"unknown setting {key!r} of preset {name!r}; known: {', '.join(_SETTINGS)}{did_you_mean(key, _SETTINGS)}"
+                f"unknown setting {key!r} of preset {name!r}; known: {', '.join(_SETTINGS)}"
+                f"{did_you_mean(key, _SETTINGS)}"
             )
     settings: dict[str, Any] = {"sites": numbers.sites, "alpha": numbers.alpha, "noise": numbers.noise}
     return NoisyFeatureMixup(**(settings | overrides))
-
-

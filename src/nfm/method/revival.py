@@ -48,7 +48,7 @@ def find_mark(output: Any) -> tuple[Choice, int] | None:
 
 
 def mark_all(output: Any, choice: Choice, batch: int) -> None:
-    """Mark every node up the (small) graph of a compiled forward pass, so that its other outputs are known."""
+    """Mark every node of the (small) graph of a compiled forward pass, to know its other outputs by."""
     queue = deque(_nodes(output))
     while queue:
         node = queue.popleft()
@@ -75,7 +75,7 @@ class _Revival:
         slot.revivals += 1
         slot.active, slot.batch = self.choice, self.batch
         let_go = self.sockets.hold({site: self.sockets.sites[site]})
-        torch.autograd.Variable._execution_engine.queue_callback(_AfterBackward(slot, let_go))  # type: ignore[attr-defined]
+        torch.autograd.Variable._execution_engine.queue_callback(_AfterBackward(slot, let_go))
 
 
 class _AfterBackward:

@@ -47,10 +47,10 @@ def acts(root: nn.Module) -> bool:
 def sockets_for_call(root: nn.Module, site: dict[str, Site], *, compiled: bool) -> Iterator[Sockets]:
     """Hold the hooks of one forward pass, and no longer."""
     sockets = Sockets.of(root)
-    if compiled and not (sockets.supply and site.keys() <= sockets.sites.keys()):
+    if compiled and not (sockets.feed and site.keys() <= sockets.sites.keys()):
         raise AttachError(
-            f"{type(root).__name__} was compiled before the method was attached, and the compiler ignores later "
-            "hooks; call nfm.attach(model, method) first, then torch.compile(model)"
+            f"{type(root).__name__} was compiled before the method was attached, and the compiler ignores "
+            "later hooks; call nfm.attach(model, method) first, then torch.compile(model)"
         )
     let_go = sockets.hold(site)
     try:
@@ -75,5 +75,3 @@ def unregister(root: nn.Module) -> None:
     """Forget an attached network."""
     for module in root.modules():
         _ATTACHED.discard(module)
-
-

@@ -17,14 +17,16 @@ INPUT = "input"
 
 @dataclasses.dataclass(frozen=True)
 class Site:
-    """A place to mix: `name` as the user says it, the module behind it ('' is the network's own input).
+    """A place to mix: `name` as the user says it, and the module behind it ('' is the network's own input).
 
-    `part` names the tensor to mix where the module returns a tuple, mapping or dataclass.
+    `part` names the tensor to mix where the module returns a tuple, mapping or dataclass; `inputs` names the
+    arguments to mix at the network's own input. None means the only one there is.
     """
 
     name: str
     module: str
     part: Path | None = None
+    inputs: tuple[str, ...] | None = None
 
 
 def default_sites(model: nn.Module) -> tuple[str, ...]:
@@ -35,7 +37,9 @@ def default_sites(model: nn.Module) -> tuple[str, ...]:
     return tuple(declared) if declared else tuple(find_sites(model))
 
 
-def resolve(model: nn.Module, sites: Sequence[str] | None) -> dict[str, Site]:
+def resolve(
+    model: nn.Module, sites: Sequence[str] | None, inputs: tuple[str, ...] | None = None
+) -> dict[str, Site]:
     """Return the sites of `model` meant by names and globs, in order; refuse what is not there."""
     wanted = default_sites(model) if sites is None else sites
     if not wanted:
@@ -43,7 +47,7 @@ def resolve(model: nn.Module, sites: Sequence[str] | None) -> dict[str, Site]:
             f"expected at least one site in {type(model).__name__}, got none; "
             f"it has: {', '.join(site_names(model)[:12])}"
         )
-    found = [site for pattern in wanted for site in _matching(model, pattern)]
+    found = [site for pattern in wanted for site in _matching(model, pattern, inputs)]
     return {site.name: site for site in found}
 
 
@@ -52,11 +56,12 @@ def site_names(model: nn.Module) -> list[str]:
     return [INPUT, *(name for name, _ in model.named_modules() if name)]
 
 
-def _matching(model: nn.Module, pattern: str) -> Iterable[Site]:
+def _matching(model: nn.Module, pattern: str, inputs: tuple[str, ...] | None) -> Iterable[Site]:
     name, _, part = pattern.partition(":")
     if name == INPUT:
         # A network that normalises inside may say where its own input begins (`input_site`).
-        return [Site(pattern, getattr(model, "input_site", ""), _path(part))]
+        begins = getattr(model, "input_site", "")
+        return [Site(pattern, begins, inputs=inputs if not part else (part,))]
     names = site_names(model)
     matches = [known for known in names[1:] if _fits(known, name)]
     if not matches:

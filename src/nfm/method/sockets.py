@@ -12,9 +12,10 @@ Inside a compiled graph only what the compiler can trace is done; `torch.compile
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +30,17 @@ from nfm.method.sites import Site, pick, put
 
 ROOT = ""
 _LOCK = threading.RLock()  # hooks are put in and taken out by one thread at a time
+_SOCKETS: weakref.WeakKeyDictionary[nn.Module, Sockets] = weakref.WeakKeyDictionary()
+
+
+class Feed(Protocol):
+    """Where an attached network's choices come from."""
+
+    def peek(self) -> Choice:
+        """Return the choice of the next step."""
+
+    def claim(self, waiting: Choice | None) -> Choice:
+        """Take the next step, for which `waiting` may have been made already."""
 
 
 class Slot:
@@ -37,6 +49,7 @@ class Slot:
     def __init__(self) -> None:
         self.waiting: Choice | None = None
         self.active: Choice | None = None
+        self.offered = False  # `waiting` was given by hand, for one forward pass
         self.batch = 0
         self.revivals = 0  # backward passes under way that brought `active` back
         self.outer: Choice | None = None  # what was active before the first of them
@@ -46,18 +59,27 @@ class Sockets:
     """The hooks of one root module, put in while somebody holds them."""
 
     def __init__(self, root: nn.Module) -> None:
-        self.root = root
+        self._root = weakref.ref(root)
         self.sites: dict[str, Site] = {}
-        self.supply: Callable[[], Choice] | None = None  # makes the next choice of an attached network
+        self.feed: Feed | None = None  # of an attached network
         self.local = threading.local()  # a subclass of it is silently mis-traced by the compiler
         self._held: dict[str, int] = {}
         self._handles: dict[str, list[RemovableHandle]] = {}
 
     @classmethod
     def of(cls, root: nn.Module) -> Sockets:
-        """Return the sockets that are in `root` now, or new ones."""
+        """Return the sockets of `root`; it has one for life."""
         with _LOCK:
-            return find_sockets(root) or cls(root)
+            if root not in _SOCKETS:
+                _SOCKETS[root] = cls(root)
+            return _SOCKETS[root]
+
+    @property
+    def root(self) -> nn.Module:
+        """Return the root module, which is alive while anything here runs."""
+        root = self._root()
+        assert root is not None
+        return root
 
     @property
     def slot(self) -> Slot:
@@ -100,11 +122,11 @@ class Sockets:
     def offer(self, choice: Choice) -> Iterator[None]:
         """Let `choice` wait for the forward pass of this block."""
         slot = self.slot
-        before, slot.waiting = slot.waiting, choice
+        before, slot.waiting, slot.offered = slot.waiting, choice, True
         try:
             yield
         finally:
-            slot.waiting = before
+            slot.waiting, slot.offered = before, False
 
     def enter(self) -> bool:
         """Prepare an eager forward pass; tell whether it recomputes one whose choice is active again."""
@@ -115,14 +137,14 @@ class Sockets:
         if in_backward():
             if slot.revivals:
                 return True
-            if acts and (self.supply or slot.waiting):
+            if acts and (self.feed or slot.waiting):
                 raise AttachError(
-                    f"{type(root).__name__} is recomputed in a backward pass whose forward was not mixed: the "
-                    "whole network stands in one reentrant checkpoint; use use_reentrant=False, or checkpoint "
-                    "its blocks"
+                    f"{type(root).__name__} is recomputed in a backward pass whose forward was not mixed: "
+                    "the whole network stands in one reentrant checkpoint; use use_reentrant=False, or "
+                    "checkpoint its blocks"
                 )
-        if acts and self.supply and (slot.waiting is None or slot.waiting.uses):
-            slot.waiting = self.supply()
+        if acts and self.feed and not slot.offered:
+            slot.waiting = self.feed.claim(slot.waiting)
         return False
 
     def leave(self, output: Any) -> None:
@@ -133,20 +155,17 @@ class Sockets:
             return
         check_fired(choice)
         mark(output, choice, slot.batch, self)
-
-
-def find_sockets(root: nn.Module) -> Sockets | None:
-    """Return the sockets whose hooks are in `root`, or None."""
-    hooks = root._forward_pre_hooks.values()
-    return next((hook.sockets for hook in hooks if isinstance(hook, _RootEntry)), None)
+        if self.feed and not slot.offered:
+            slot.waiting = self.feed.peek()  # a compiled forward pass could not make its own
 
 
 def check_fired(choice: Choice) -> None:
     """Refuse a forward pass in which the site of `choice` fired not exactly once."""
     if choice.uses != 1:
         raise SiteError(
-            f"expected site {choice.site!r} to fire exactly once a forward pass, it fired {choice.uses} times; "
-            "method.check(model, x) lists what each site does"
+            f"expected site {choice.site!r} to fire exactly once a forward pass and loss, it fired "
+            f"{choice.uses} times; method.check(model, x) lists what each site does (a compiled network "
+            "needs a loss between two training forward passes)"
         )
 
 
@@ -188,7 +207,9 @@ class _RootEntry(_Hook):
         site = sockets.sites[choice.site]
         if site.module != ROOT:
             return None
-        return mix_inputs(root, args, kwargs, site.part, lambda x, stream: _apply(choice, slot.batch, x, stream))
+        return mix_inputs(
+            root, args, kwargs, site.inputs, lambda x, stream: _apply(choice, slot.batch, x, stream)
+        )
 
 
 class _RootExit(_Hook):
@@ -211,9 +232,9 @@ class _SiteOutput(_Hook):
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
         slot = getattr(self.sockets.local, "slot", None)
-        choice = None if slot is None else slot.active
-        if choice is None:
+        if slot is None or slot.active is None:
             return None
+        choice = slot.active
         site = self.sockets.sites[choice.site]
         if site.module != self.module:
             return None
