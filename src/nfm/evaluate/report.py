@@ -149,7 +149,7 @@ def load_report(directory: Path | str) -> Report:
 
 def _read_outcomes(file: Path) -> Outcomes:
     try:
-        with np.load(file, allow_pickle=False) as arrays:
+        with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as arrays:
             return Outcomes(**arrays)
     except (OSError, ValueError, TypeError, zipfile.BadZipFile) as error:
         raise DataError(f"{file}: expected the outcomes of a cell, got {error}") from None
