@@ -6,6 +6,8 @@ No function here reads or moves the global generators of torch, numpy or Python.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -49,3 +51,19 @@ def torch_generator(key: int, device: torch.device | str = "cpu") -> torch.Gener
 def numpy_generator(key: int) -> np.random.Generator:
     """Return a fresh numpy generator (Philox) of `key`."""
     return np.random.Generator(np.random.Philox(key=key))
+
+
+@contextmanager
+def lend_global(key: int, device: torch.device | str = "cpu") -> Iterator[None]:
+    """Lend `key` to the global torch generators, for layers that read nothing else (dropout); then give back."""
+    lent = [torch.default_generator]
+    if torch.device(device).type == "cuda":
+        lent.append(torch.cuda.default_generators[torch.device(device).index or 0])
+    states = [generator.get_state() for generator in lent]
+    try:
+        for generator in lent:
+            generator.manual_seed(key)
+        yield
+    finally:
+        for generator, state in zip(lent, states, strict=True):
+            generator.set_state(state)
