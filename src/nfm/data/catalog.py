@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from nfm.data import digits, toy  # noqa: F401 - each adds its sources to DATA
+from nfm.data import cifar, corrupted, digits, idx, svhn, toy  # noqa: F401 - each adds its sources to DATA
 from nfm.data.check import check_examples
 from nfm.data.examples import DataSet, empty_like
 from nfm.data.places import search_path
