@@ -39,9 +39,9 @@ class Stream:
         return cls(_mix(ids * INCREMENT + fold(*parts)))
 
     def uniform(self, shape: Sequence[int], *, purpose: int = 0) -> Tensor:
-        """Return float32 numbers of shape (B, *shape), uniform on [0, 1) in steps of 2**-24."""
-        bits = self._bits(prod(shape), purpose)
-        return ((bits >> 8) & 0xFFFFFF).to(torch.float32).mul_(2.0**-24).view(-1, *shape)
+        """Return float32 numbers of shape (B, *shape), uniform on [0, 1) in steps of 2**-23."""
+        mantissa = self._bits(prod(shape), purpose).bitwise_and_(0x7FFFFF)
+        return mantissa.bitwise_or_(0x3F800000).view(torch.float32).sub_(1).view(-1, *shape)  # 1.mantissa - 1
 
     def normal(self, shape: Sequence[int], *, purpose: int = 0) -> Tensor:
         """Return float32 standard normal numbers of shape (B, *shape), up to 6.2 in size."""
@@ -65,8 +65,10 @@ class Stream:
 
 def _mix(z: Tensor) -> Tensor:
     """Scramble the fresh int64 tensor `z` in place: a bijection of 64 bits."""
+    shifted = torch.empty_like(z)
     for shift, factor in ROUNDS:
-        z ^= (z >> shift).bitwise_and_((1 << (64 - shift)) - 1)  # the mask makes the shift a logical one
+        torch.bitwise_right_shift(z, shift, out=shifted)
+        z ^= shifted.bitwise_and_((1 << (64 - shift)) - 1)  # the mask makes the shift a logical one
         if factor is not None:
             z *= factor
     return z

@@ -68,7 +68,8 @@ class SaltAndPepper(Perturbation):
     def apply(self, x: Tensor, stream: Stream, level: float) -> Tensor:
         whole_pixels = self.per == "pixel" and x.dim() == 4
         drawn = stream.uniform((1, *x.shape[2:]) if whole_pixels else x.shape[1:])
-        return x.masked_fill(drawn < level / 2, 0.0).masked_fill_(drawn >= 1 - level / 2, 1.0)
+        # Bounds of (0, 0) and (1, 1) set a pixel, (0, 1) leaves it: one pass over the channels.
+        return x.clamp(min=(drawn >= 1 - level / 2).float(), max=(drawn >= level / 2).float())
 
 
 @PERTURBATIONS.register("speckle")
