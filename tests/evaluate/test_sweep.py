@@ -268,3 +268,18 @@ def test_table_and_tags() -> None:
 def test_frame(report: Report) -> None:
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     assert isinstance(report.to_frame(), pandas.DataFrame)
+
+
+def test_a_held_out_set_gives_a_temperature() -> None:
+    model, examples = make(1200)
+    held_out, measured = examples.subset(torch.arange(600)), examples.subset(torch.arange(600, 1200))
+    report = evaluate(model, measured, SUITE, held_out=held_out)
+    plain = evaluate(model, measured, SUITE)
+    for row, other in zip(report.rows, plain.rows, strict=True):
+        assert row["temperature"] > 0
+        assert {key: row[key] for key in ("accuracy", "ece", "nll")} == {
+            key: other[key] for key in ("accuracy", "ece", "nll")
+        }
+        assert other["temperature"] is None
+        assert "nll_scaled" not in other
+    assert report.row("clean", 0)["nll_scaled"] < report.row("clean", 0)["nll"]

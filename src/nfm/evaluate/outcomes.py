@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -19,56 +19,81 @@ from nfm.evaluate.calibration import (
 from nfm.evaluate.metrics import wilson_interval
 from nfm.results import Row
 
+Floats = NDArray[np.float64]
+
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """One entry an example, in the order of the examples."""
+    """One entry an example, in the order of the examples; `scaled` is after temperature scaling."""
 
     predicted: NDArray[np.int64]
     correct: NDArray[np.bool_]
-    confidence: NDArray[np.float64]  # the largest softmax probability
-    nll: NDArray[np.float64]  # -log of the label's probability, in nats
-    brier: NDArray[np.float64]  # squared distance of the probabilities from the one-hot label, 0 to 2
+    confidence: Floats  # the largest softmax probability
+    nll: Floats  # -log of the label's probability, in nats
+    brier: Floats  # squared distance of the probabilities from the one-hot label, 0 to 2
+    confidence_scaled: Floats | None = None
+    nll_scaled: Floats | None = None
+    brier_scaled: Floats | None = None
 
     @classmethod
-    def of(cls, logits: Tensor, labels: Tensor) -> Outcomes:
+    def of(cls, logits: Tensor, labels: Tensor, *, temperature: float | None = None) -> Outcomes:
         """Return the outcomes of logits (n, K) against int64 labels (n,)."""
-        log_p = torch.log_softmax(logits.double(), 1)
-        confidence, predicted = log_p.exp().max(1)
-        true = log_p.gather(1, labels[:, None])[:, 0]
-        brier = log_p.exp().square().sum(1) - 2 * true.exp() + 1
-        tensors = (predicted, predicted == labels, confidence, -true, brier)
+        predicted = logits.argmax(1)
+        scaled = () if temperature is None else _probabilities(logits / temperature, labels)
+        tensors = (predicted, predicted == labels, *_probabilities(logits, labels), *scaled)
         return cls(*(tensor.cpu().numpy() for tensor in tensors))
 
     @classmethod
     def join(cls, parts: Sequence[Outcomes]) -> Outcomes:
         """Return the outcomes of several batches as one."""
-        columns = ([getattr(part, name) for part in parts] for name in cls.__dataclass_fields__)
-        return cls(*(np.concatenate(column) for column in columns))
+        return cls(
+            **{name: np.concatenate([part.arrays()[name] for part in parts]) for name in parts[0].arrays()}
+        )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the columns by name."""
-        return asdict(self)
+        """Return the columns that are there, by name."""
+        columns = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: column for name, column in columns.items() if column is not None}
 
     def summary(self) -> Row:
         """Return accuracy with its Wilson interval, and the calibration; None for what is not finite."""
         n, hits = len(self.correct), int(self.correct.sum())
         low, high = wilson_interval(hits, n)
-        row: Row = {
+        return {
             "accuracy": hits / n,
             "n": n,
             "lo": low,
             "hi": high,
-            "ece": None,
-            "nll": None,
-            "brier": None,
+            **self._calibration(self.confidence),
+            "nll": _mean(self.nll),
+            "brier": _mean(self.brier),
+            **self._scaled(),
         }
-        if not np.isfinite(self.confidence).all():
-            return row
-        return row | {
-            "ece": expected_calibration_error(self.confidence, self.correct),
-            "ece_debiased": debiased_calibration_error(self.confidence, self.correct),
-            "ece_signed": signed_calibration_error(self.confidence, self.correct),
-            "nll": float(self.nll.mean()) if np.isfinite(self.nll).all() else None,
-            "brier": float(self.brier.mean()),
+
+    def _calibration(self, confidence: Floats) -> Row:
+        if not np.isfinite(confidence).all():
+            return dict.fromkeys(("ece", "ece_debiased", "ece_signed"))
+        return {
+            "ece": expected_calibration_error(confidence, self.correct),
+            "ece_debiased": debiased_calibration_error(confidence, self.correct),
+            "ece_signed": signed_calibration_error(confidence, self.correct),
         }
+
+    def _scaled(self) -> Row:
+        if self.confidence_scaled is None or self.nll_scaled is None or self.brier_scaled is None:
+            return {}
+        found = self._calibration(self.confidence_scaled)
+        found |= {"nll": _mean(self.nll_scaled), "brier": _mean(self.brier_scaled)}
+        return {f"{name}_scaled": value for name, value in found.items()}
+
+
+def _probabilities(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return confidence, NLL and Brier score of each example."""
+    log_p = torch.log_softmax(logits.double(), 1)
+    true = log_p.gather(1, labels[:, None])[:, 0]
+    brier = log_p.exp().square().sum(1) - 2 * true.exp() + 1
+    return log_p.amax(1).exp(), -true, brier
+
+
+def _mean(values: Floats) -> float | None:
+    return float(values.mean()) if np.isfinite(values).all() else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from nfm.data.examples import ExampleSet, to_unit
 from nfm.errors import DataError, NumericalError, UsageError
+from nfm.evaluate.calibration import fit_temperature
 from nfm.evaluate.checks import Classifier, find_problems, hash_model, predict
 from nfm.evaluate.outcomes import Outcomes
 from nfm.evaluate.protocols import EvaluationProtocol
@@ -38,6 +39,7 @@ class Subject:
     protocol: EvaluationProtocol
     seed: int
     batch_size: int
+    temperature: float | None = None  # where one was fitted on held-out examples
 
     def __post_init__(self) -> None:
         check_examples(self.examples)
@@ -52,6 +54,7 @@ class Subject:
             "ids": hash_examples(self.examples),
             "n": len(self.examples),
             "seed": self.seed,
+            "temperature": self.temperature,
         }
 
     def problems(self, classes: int | None) -> list[str]:
@@ -66,9 +69,16 @@ class Subject:
             logits = predict(self.model, changed)
             if not (force or torch.isfinite(logits).all()):
                 raise NumericalError(f"{cell.label}: the model's logits are not finite; look at its weights")
-            parts.append(Outcomes.of(logits, batch.y))
+            parts.append(Outcomes.of(logits, batch.y, temperature=self.temperature))
             step(len(batch.x))
         return Outcomes.join(parts)
+
+    def calibrated_on(self, held_out: ExampleSet) -> Subject:
+        """Return the subject with the temperature that fits `held_out`, on which nothing is measured."""
+        other = replace(self, examples=held_out)
+        pairs = [(predict(self.model, batch.x), batch.y) for batch in other._batches(self.batch_size)]
+        logits, labels = (torch.cat(column) for column in zip(*pairs, strict=True))
+        return replace(self, temperature=fit_temperature(logits, labels))
 
     def _probe(self) -> Batch:
         return next(self._batches(PROBE))

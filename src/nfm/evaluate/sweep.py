@@ -31,6 +31,7 @@ def evaluate(
     seed: int = 0,
     batch_size: int = 250,
     classes: int | None = None,
+    held_out: ExampleSet | None = None,
     tags: Mapping[str, Any] | None = None,
     force: bool = False,
     progress: Progress | None = None,
@@ -41,6 +42,7 @@ def evaluate(
 
     A model whose numbers would mean nothing (stochastic, softmax output, NaN, output that depends on the
     batch) is refused before anything is measured; `force` turns the refusal into a flag of every row.
+    With `held_out` examples a temperature is fitted on them, and each row tells the calibration with it too.
     `tags` go into each row (scheme, train_seed, data: what tables group by). `save_to` writes every finished
     cell at once. Cells found there or in `resume_from` are not measured again: they must be of the same
     model, protocol, examples and seed, or the directory is refused.
@@ -51,6 +53,8 @@ def evaluate(
         problems = subject.problems(classes)
         if problems and not force:
             raise UsageError(f"refused: {', '.join(problems)}; force=True measures it all the same, flagged")
+        if held_out is not None:
+            subject = subject.calibrated_on(held_out)
         report = Report(subject.identity())
         folder = Folder(Path(save_to)) if save_to is not None else None
         held = folder.open(report.identity).outcomes if folder else {}
