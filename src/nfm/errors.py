@@ -58,6 +58,14 @@ class EnvironmentProblem(NFMError, RuntimeError):
     exit_code = 5
 
 
+class Stopped(NFMError):
+    """A run that was asked to stop by a signal, and saved its state first."""
+
+    def __init__(self, message: str, signal_number: int) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + signal_number  # as a shell reports it: 143 for SIGTERM, 130 for SIGINT
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `` (did you mean 'x'?)`` for the nearest known name, or nothing.
 

@@ -33,7 +33,11 @@ class Optimizer:
 
     def __post_init__(self) -> None:
         OPTIMIZERS[self.name]
-        for name, value in (("lr", self.lr), ("weight_decay", self.weight_decay), ("momentum", self.momentum)):
+        for name, value in (
+            ("lr", self.lr),
+            ("weight_decay", self.weight_decay),
+            ("momentum", self.momentum),
+        ):
             if not 0 <= value < float("inf"):
                 raise UsageError(f"optimizer.{name}: expected a finite number, 0 or greater, got {value!r}")
         if self.nesterov and self.momentum == 0:
@@ -45,7 +49,8 @@ class Optimizer:
             if not any(fnmatchcase(name, pattern) for name, _ in model.named_parameters()):
                 names = [name for name, _ in model.named_parameters()]
                 raise UsageError(
-                    f"optimizer.rates: no parameter fits {pattern!r}; the network has {', '.join(names[:8])}, ..."
+                    f"optimizer.rates: no parameter fits {pattern!r}; the network has "
+                    f"{', '.join(names[:8])}, ..."
                 )
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}
         for parameter, rate, decay in self._settings(model):
@@ -54,7 +59,10 @@ class Optimizer:
             raise UsageError("expected at least one trainable parameter, all are frozen")
         return OPTIMIZERS[self.name](
             self,
-            [{"params": params, "lr": self.lr * rate, "weight_decay": decay} for (rate, decay), params in groups.items()],
+            [
+                {"params": params, "lr": self.lr * rate, "weight_decay": decay}
+                for (rate, decay), params in groups.items()
+            ],
         )
 
     def _settings(self, model: nn.Module) -> Iterator[tuple[nn.Parameter, float, float]]:
@@ -72,7 +80,9 @@ def _spared(model: nn.Module) -> Iterator[nn.Parameter]:
     return (parameter for parameter in model.parameters() if parameter.ndim < 2)
 
 
-OPTIMIZERS: Registry[Callable[[Optimizer, list[dict[str, Any]]], torch.optim.Optimizer]] = Registry("optimizer")
+OPTIMIZERS: Registry[Callable[[Optimizer, list[dict[str, Any]]], torch.optim.Optimizer]] = Registry(
+    "optimizer"
+)
 
 
 @OPTIMIZERS.register("sgd")

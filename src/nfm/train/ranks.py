@@ -14,13 +14,16 @@ from torch import Tensor
 from nfm.errors import EnvironmentProblem, UsageError
 
 
+CPU = torch.device("cpu")
+
+
 @dataclass(frozen=True)
 class Ranks:
     """This process among `world` of them, and the device it computes on."""
 
     rank: int = 0
     world: int = 1
-    device: torch.device = torch.device("cpu")
+    device: torch.device = CPU
 
     @property
     def first(self) -> bool:
@@ -54,7 +57,9 @@ def pick_device(name: str) -> torch.device:
     except RuntimeError:
         raise UsageError(f"device: expected auto, cpu, cuda or cuda:N, got {name!r}") from None
     if device.type == "cuda" and not cuda:
-        raise EnvironmentProblem(f"device: {name!r} was asked for, this machine has no CUDA; use --device cpu")
+        raise EnvironmentProblem(
+            f"device: {name!r} was asked for, this machine has no CUDA; use --device cpu"
+        )
     return device
 
 

@@ -39,7 +39,9 @@ class Schedule:
         warm = round(self.warmup * steps_per_epoch)
         if step < warm:
             return (step + 1) / warm
-        return SHAPES[self.name](self, step - warm, max(epochs * steps_per_epoch - warm, 1), steps_per_epoch, warm)
+        return SHAPES[self.name](
+            self, step - warm, max(epochs * steps_per_epoch - warm, 1), steps_per_epoch, warm
+        )
 
 
 Shape = Callable[[Schedule, int, int, int, int], float]

@@ -39,13 +39,21 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
-        for name, least in (("epochs", 0), ("batch_size", 1), ("accumulate", 1), ("workers", 0), ("log_every", 1)):
+        for name, least in (
+            ("epochs", 0),
+            ("batch_size", 1),
+            ("accumulate", 1),
+            ("workers", 0),
+            ("log_every", 1),
+        ):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise UsageError(f"{name}: expected a whole number of at least {least}, got {value!r}")
         for name, high in (("clip", float("inf")), ("checkpoint_seconds", float("inf"))):
             if not 0 <= getattr(self, name) < high:
-                raise UsageError(f"{name}: expected a finite number, 0 or greater, got {getattr(self, name)!r}")
+                raise UsageError(
+                    f"{name}: expected a finite number, 0 or greater, got {getattr(self, name)!r}"
+                )
         for name in ("label_smoothing", "ema"):
             if not 0 <= getattr(self, name) < 1:
                 raise UsageError(f"{name}: expected a number from 0 to below 1, got {getattr(self, name)!r}")
