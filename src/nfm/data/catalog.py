@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from nfm.data import cifar, corrupted, digits, idx, svhn, toy  # noqa: F401 - each adds its sources to DATA
+from nfm.data import (  # noqa: F401 - each adds its sources to DATA
+    arrays,
+    cifar,
+    corrupted,
+    digits,
+    folder,
+    hub,
+    idx,
+    imagenet,
+    svhn,
+    toy,
+)  # fmt: skip
 from nfm.data.check import check_examples
 from nfm.data.examples import DataSet, empty_like
 from nfm.data.places import search_path
@@ -79,7 +90,7 @@ def _hold_out(data: DataSet, fraction: float | None, seed: int) -> DataSet:
 
 
 def available(root: Path | str | None = None) -> list[Row]:
-    """Return a row for each data set: name, present, size, classes, where."""
+    """Return a row for each data set, those at hand first: name, present, size, classes, where."""
     places = search_path(root)
     rows = []
     for key in DATA:
@@ -88,4 +99,4 @@ def available(root: Path | str | None = None) -> list[Row]:
         shown = f"{key}:{source.argument}" if source.needs_argument else key
         row = {"name": shown, "present": where is not None, "size": source.size, "classes": source.classes}
         rows.append({**row, "where": where})
-    return rows
+    return sorted(rows, key=lambda row: (not row["present"], row["name"]))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from pathlib import Path
+
 import numpy as np
 
 from nfm.data.examples import DataSet, Examples, channel_statistics, in_memory
@@ -43,7 +46,11 @@ def read_digits() -> Examples:
     return in_memory(levels[:, None], bunch.target)
 
 
+def _where(places: tuple[Path, ...]) -> str | None:
+    return "scikit-learn" if find_spec("sklearn") else None
+
+
 DATA.add(
     "digits",
-    Source(build=digits, where=lambda places: "scikit-learn", size="1000 + 600 of 1x8x8", classes=10),
+    Source(build=digits, where=_where, size="1000 + 600 of 1x8x8", classes=10),
 )

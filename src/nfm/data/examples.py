@@ -101,8 +101,8 @@ class DataSet:
 
 def in_memory(images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], first_id: int = 0) -> Examples:
     """Return arrays as Examples: images (n,C,H,W) uint8 or (n,d) float, labels (n,) or (n,classes)."""
-    pixels = torch.from_numpy(np.ascontiguousarray(images))
-    targets = torch.from_numpy(np.ascontiguousarray(labels))
+    pixels = torch.from_numpy(np.require(images, requirements=["C", "W"]))
+    targets = torch.from_numpy(np.require(labels, requirements=["C", "W"]))
     return Examples(
         images=pixels if pixels.dtype == torch.uint8 else pixels.float(),
         labels=targets.float() if targets.ndim == 2 else targets.long(),
