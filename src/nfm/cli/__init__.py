@@ -1,0 +1,75 @@
+"""The command line: one file a verb, imported when it is called, so that ``nfm --help`` costs nothing."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+VERBS = {
+    "demo": "train three schemes on real digits and see what noise does to them (about a minute)",
+    "train": "train a network by a recipe or by flags",
+    "check": "read a recipe and list all its errors at once",
+    "copy": "hand out a recipe to change",
+    "list": "list schemes, models, data, recipes",
+    "show": "show a model: stages, shapes, parameters, sites",
+    "predict": "print the classes and probabilities of images",
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the first word; each verb brings its own."""
+    top = argparse.ArgumentParser(
+        prog="nfm", description="Noisy Feature Mixup inside any PyTorch network.",
+        epilog="verbs:\n" + "\n".join(f"  {name:<9}{about}" for name, about in VERBS.items())
+        + "\n\n`nfm VERB --help` tells more of each.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    top.add_argument("--version", action="store_true", help="print the version and stop")
+    top.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    top.add_argument("verb", nargs="?", metavar="VERB", help="what to do")
+    top.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb; return the exit code: 0, or that of the error (2 usage, 3 data, 4 numbers, 5 machine)."""
+    top = parser()
+    given = top.parse_args(arguments)
+    if given.version:
+        from importlib.metadata import version
+
+        print(f"nfm {version('noisy-feature-mixup')}")
+        return 0
+    if given.verb is None:
+        top.print_help()
+        return 0
+    if given.verb not in VERBS:
+        from nfm.errors import did_you_mean
+
+        top.error(f"no verb {given.verb!r}; verbs: {', '.join(VERBS)}{did_you_mean(given.verb, VERBS)}")
+    return _run(given.verb, given.rest, debug=given.debug)
+
+
+def _run(verb: str, rest: Sequence[str], *, debug: bool) -> int:
+    from nfm.errors import NFMError
+
+    module = import_module(f"nfm.cli.{verb}_verb")
+    options = argparse.ArgumentParser(
+        prog=f"nfm {verb}", description=VERBS[verb], formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    module.add_arguments(options)
+    options.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    given = options.parse_args(rest)
+    try:
+        module.run(given)
+    except NFMError as error:
+        if debug or given.debug:
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:  # the reader of a pipe went away; there is nobody to tell
+        sys.stderr.close()
+        return 0
+    return 0

@@ -33,7 +33,6 @@ from nfm.train.settings import Settings
 from nfm.train.state import Position, State
 from nfm.train.step import Method, Stepper
 
-
 PROBE = 256  # training examples, unmixed and unaugmented, that tell how training goes
 
 

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from nfm.errors import EnvironmentProblem, UsageError
 
-
 CPU = torch.device("cpu")
 
 

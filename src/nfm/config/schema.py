@@ -1,0 +1,67 @@
+"""What a recipe can say. One name for one thing: constructor, TOML key, flag and column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from nfm.train.optim import Optimizer
+from nfm.train.schedule import Schedule
+from nfm.train.settings import Settings
+
+AugmentName = Literal["none", "crop_flip", "autoaugment", "random_resized_crop"]
+Normalisation = Literal["data", "authors", "none"]
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which data, how much of it, and how it is augmented."""
+
+    name: str = "digits"
+    root: str = ""
+    validation: float = 0.1
+    subset: int = 0
+    label_noise: float = 0.0
+    imbalance: float = 1.0
+    seed: int = 0
+    download: bool = False
+    augment: AugmentName = "none"
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Which network, with which options of its own, from where, and what of it is frozen.
+
+    `normalisation`: the data's own mean and deviation, the authors' old ones, or none.
+    """
+
+    name: str = "small_conv"
+    options: dict[str, Any] = field(default_factory=dict)
+    normalisation: Normalisation = "data"
+    init_from: str = ""
+    freeze: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class MethodConfig:
+    """Which scheme; every setting left out is the scheme's own."""
+
+    scheme: str = "nfm"
+    sites: tuple[str, ...] | None = None
+    alpha: float | None = None
+    beta: float | None = None
+    weights: str | None = None
+    dominant: bool | None = None
+    noise: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run."""
+
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    method: MethodConfig = field(default_factory=MethodConfig)
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    schedule: Schedule = field(default_factory=Schedule)
+    train: Settings = field(default_factory=Settings)
