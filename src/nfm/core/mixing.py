@@ -79,8 +79,7 @@ def mixed_loss(criterion: Criterion, output: Any, y: Any, pairing: Pairing) -> T
     With one weight an example, the criterion must be able to tell one loss an example: it takes
     ``reduction="none"``, has a `reduction` attribute, or returns one value an example itself.
     """
-    for tensor in tensors_in(y):
-        check_batch(tensor, len(pairing))
+    _check_labels(y, len(pairing))
     if pairing.per_sample:
         return _mixed_loss_per_sample(criterion, output, y, pairing)
     weight = float(pairing.weight)
@@ -88,6 +87,14 @@ def mixed_loss(criterion: Criterion, output: Any, y: Any, pairing: Pairing) -> T
         return criterion(output, y)
     other = criterion(output, partners_of(y, pairing))
     return other if weight == 0 else weight * criterion(output, y) + (1 - weight) * other
+
+
+def _check_labels(y: Any, size: int) -> None:
+    labels = list(tensors_in(y))
+    if not labels and y is not None:
+        raise ShapeError(f"expected labels as tensors with the batch in dim 0, got {type(y).__name__}")
+    for tensor in labels:
+        check_batch(tensor, size)
 
 
 def _mixed_loss_per_sample(criterion: Criterion, output: Any, y: Any, pairing: Pairing) -> Tensor:
