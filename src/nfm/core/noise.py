@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, get_args
@@ -61,7 +62,8 @@ class Noise:
     """Levels and laws of the additive and the multiplicative noise.
 
     `add` and `mult` are levels (sigma in the paper), 0 or greater; a level of 0 draws nothing. Each noise
-    has a law of its values and a scale law of its level. `sparsity` is the share of elements left
+    has a law of its values and a scale law of its level. A multiplicative level above 1 is allowed, with a
+    warning: it often turns the sign of a feature. `sparsity` is the share of elements left
     untouched; `granularity` says what shares one value (``channel``: dim 1 of the feature); `relative`
     multiplies the additive level by the feature's standard deviation over the batch.
 
@@ -86,6 +88,11 @@ class Noise:
             level = getattr(self, name)
             if isinstance(level, bool) or not isinstance(level, int | float) or not 0 <= level < math.inf:
                 raise UsageError(f"noise.{name}: expected a finite level, 0 or greater, got {level!r}")
+        if self.mult > 1:
+            warnings.warn(
+                f"noise.mult: a level above 1 (got {self.mult:g}) often turns the sign of a feature",
+                stacklevel=3,
+            )
         if not isinstance(self.sparsity, int | float) or not 0 <= self.sparsity < 1:
             raise UsageError(
                 f"noise.sparsity: expected the share left untouched, from 0 to below 1, got {self.sparsity!r}"
