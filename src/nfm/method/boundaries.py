@@ -9,7 +9,6 @@ from __future__ import annotations
 import warnings
 from collections import defaultdict, deque
 from collections.abc import Iterator
-from typing import Any
 
 import torch.fx
 from torch import nn
@@ -116,12 +115,18 @@ def _cuts(model: nn.Module, candidates: set[str]) -> set[str] | None:
     except Exception:  # whatever a foreign forward does with symbolic values
         return None
     calls = {node.target: node for node in graph.nodes if node.op == "call_module"}
-    return {name for name in candidates if name in calls and not _bypassed(graph, calls[name])}
+    inputs = [node for node in graph.nodes if node.op == "placeholder"]
+    required = [node for node in inputs if not node.args]  # masks and the like have defaults, mostly
+    for sources in (required or inputs, inputs[:1]):
+        cuts = {name for name in candidates if name in calls and not _bypassed(sources, calls[name])}
+        if cuts:
+            return cuts
+    return set()
 
 
-def _bypassed(graph: torch.fx.Graph, site: Any) -> bool:
-    """Tell whether the output can be reached from an input without passing `site`."""
-    queue = deque(node for node in graph.nodes if node.op == "placeholder")
+def _bypassed(sources: list[torch.fx.Node], site: torch.fx.Node) -> bool:
+    """Tell whether the output can be reached from one of `sources` without passing `site`."""
+    queue = deque(sources)
     seen = set(queue)
     while queue:
         node = queue.popleft()
