@@ -80,6 +80,12 @@ class NoisyFeatureMixup:
         settings = (f"sites: {sites}", shapes, f"one weight a {self.weights}", repr(self.noise))
         return f"NoisyFeatureMixup({'; '.join(settings)}; seed={self.seed})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_lock", "_resolved")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.Lock(), _resolved=weakref.WeakKeyDictionary())
+
     def sites_of(self, model: nn.Module) -> dict[str, Site]:
         """Return the sites of `model` that this method mixes at, by name."""
         root = root_of(model)
