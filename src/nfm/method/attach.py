@@ -28,14 +28,14 @@ class Mixer:
 
     def __init__(self, model: nn.Module, method: NoisyFeatureMixup) -> None:
         self.method = method
-        self.root = root_of(model)
+        root = root_of(model)
         if is_compiled(model):
             raise AttachError(
-                f"{type(self.root).__name__} is compiled already, and the compiler ignores later hooks; "
+                f"{type(root).__name__} is compiled already, and the compiler ignores later hooks; "
                 "call nfm.attach(model) first, then torch.compile(model)"
             )
-        self.sites = method.sites_of(self.root)
-        self._sockets = register(self.root)
+        self.sites = method.sites_of(root)
+        self._sockets = register(root)
         self._let_go = self._sockets.hold(self.sites)
         self._sockets.feed = self
         self._sockets.slot.waiting = self.peek()
@@ -45,6 +45,11 @@ class Mixer:
     def __repr__(self) -> str:
         state = "attached to" if self._attached else "detached from"
         return f"Mixer({state} {type(self.root).__name__} at {', '.join(self.sites)}; {self.method!r})"
+
+    @property
+    def root(self) -> nn.Module:
+        """The network itself, without its wrappers; it is not kept alive by its mixer."""
+        return self._sockets.root
 
     def peek(self) -> Choice:
         """Return the choice of the next step."""
@@ -74,16 +79,17 @@ class Mixer:
         """Return the draw of the forward pass that made `output`."""
         if not self._attached:
             raise AttachError("this mixer is detached; call nfm.attach(model) again")
-        found = find_mark(output) or self._from_compiled(output)
+        found = find_mark(output, self._sockets) or self._from_compiled(output)
         if found is not None:
             choice, size = found
             return choice.draw(size)
-        if acts(self.root) and any(tensor.requires_grad for tensor in tensors_in(output)):
+        if acts(self.root) and _is_trained(output):
             raise AttachError(
                 f"this output met no mixing, though {type(self.root).__name__} is training: it was made "
                 "before the mixer was attached, by a compiled wrapper that was called before that, by "
                 "another network, inside one reentrant checkpoint, or in another mode; take the loss of "
-                "model(x) itself, and attach before compiling"
+                "model(x) itself, and attach before compiling (if a plain network of the same class was "
+                "compiled before, its graph is taken: call torch.compiler.reset() after attaching)"
             )
         first = next(tensors_in(y), None)
         if first is None:
@@ -94,13 +100,13 @@ class Mixer:
         """Return the waiting choice if a compiled forward pass, which leaves no mark, has used it."""
         slot = self._sockets.slot
         choice = slot.waiting
-        if choice is None or not choice.uses or not acts(self.root):
+        if choice is None or not choice.uses or not (acts(self.root) and _is_trained(output)):
             return None
         if self.method.claim() != choice.step:
             raise AttachError("the method's step was changed from outside; use mixer.load_state_dict(state)")
         slot.waiting = self.peek()
         check_fired(choice)
-        mark_all(output, choice, slot.batch)
+        mark_all(output, choice, slot.batch, self._sockets)
         return choice, slot.batch
 
     @contextmanager
@@ -127,7 +133,7 @@ class Mixer:
         self._attached = False
         self._let_go()
         self._sockets.feed = None
-        unregister(self.root)
+        unregister(self._sockets)
 
     def __enter__(self) -> Mixer:
         return self
@@ -148,6 +154,11 @@ def attach(model: nn.Module, method: NoisyFeatureMixup | str = "nfm", **settings
             f"expected settings with a preset's name only, got {', '.join(settings)} beside a method"
         )
     return Mixer(model, method)
+
+
+def _is_trained(output: Any) -> bool:
+    """Tell whether a gradient could flow back from `output`."""
+    return any(tensor.requires_grad for tensor in tensors_in(output))
 
 
 def _allow_graphs(sites: int) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from nfm.core.operator import check_feature
 from nfm.core.structure import map_tensors, tensors_in
 from nfm.errors import ShapeError, SiteError
-from nfm.method.inputs import as_call, batch_size, mix_inputs
+from nfm.method.inputs import as_call, batch_size, mix_inputs, positional_names
 from nfm.method.sites import Site, pick, put
 
 _TOLERANCE = 1e-3  # of the largest feature: what reordering a batch may change by rounding
@@ -56,8 +56,9 @@ def dry_run(root: nn.Module, x: Any, sites: dict[str, Site]) -> Plan:
     args, kwargs = as_call(x)
     size = batch_size(args, kwargs)
     with _evaluation(root):
-        features, order = _observe(root, args, kwargs, sites, size)
-        _check_rows(root, args, kwargs, sites, features, size)
+        seen = _observe(root, args, kwargs, sites, size)
+        features, order = seen.features, seen.order
+        _check_rows(root, args, kwargs, sites, seen, size)
         rows = tuple(
             _row(root, site, features[site.name], order, _is_bypassed(root, args, kwargs, site))
             for site in sites.values()
@@ -89,8 +90,11 @@ def _watching(root: nn.Module, site: Site, change: Any) -> Iterator[None]:
             lambda module, args, output: put(output, site, change(pick(output, site)))
         )
     else:
+        names = positional_names(root)
         handle = root.register_forward_pre_hook(
-            lambda module, args, kwargs: mix_inputs(root, args, kwargs, site.inputs, lambda h, _: change(h)),
+            lambda module, args, kwargs: mix_inputs(
+                root, args, kwargs, site.inputs, lambda h, _: change(h), positional=names
+            ),
             with_kwargs=True,
         )
     try:
@@ -99,10 +103,19 @@ def _watching(root: nn.Module, site: Site, change: Any) -> Iterator[None]:
         handle.remove()
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """The feature at each site, the output, and the names of modules and sites in call order."""
+
+    features: dict[str, Tensor]
+    output: Any
+    order: list[str]
+
+
 def _observe(
     root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], sites: dict[str, Site], size: int
-) -> tuple[dict[str, Tensor], list[str]]:
-    """Return the feature at each site, and the names of modules and sites in the order they were done."""
+) -> _Seen:
+    """Run the network once and return what was seen."""
     seen: dict[str, list[Tensor]] = {name: [] for name in sites}
     order: list[str] = []
 
@@ -127,35 +140,48 @@ def _observe(
                 stack.callback(handle.remove)
         for site in sites.values():
             stack.enter_context(_watching(root, site, keep(site.name)))
-        root(*args, **kwargs)
+        output = root(*args, **kwargs)
     for name, found in seen.items():
         if len(found) != 1 and not (found and sites[name].inputs):
             raise SiteError(
                 f"expected site {name!r} to fire exactly once a forward pass, it fired {len(found)} times; "
                 "choose a place that every forward pass goes through once"
             )
-    return {name: found[0] for name, found in seen.items()}, order
+    return _Seen({name: found[0] for name, found in seen.items()}, output, order)
 
 
 def _check_rows(
     root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], sites: dict[str, Site],
-    features: dict[str, Tensor], size: int,
+    seen: _Seen, size: int,
 ) -> None:  # fmt: skip
     """Refuse a site whose rows do not follow the batch: reorder the input, and the feature must follow."""
 
     def turned(value: Any) -> Any:
         return map_tensors(lambda t: t.flip(0) if t.ndim and len(t) == size else t, value)
 
-    again, _ = _observe(root, turned(args), turned(kwargs), sites, size)
-    for name, feature in features.items():
-        scale = feature.abs().max().clamp_min(torch.finfo(feature.dtype).tiny)
+    again = _observe(root, turned(args), turned(kwargs), sites, size)
+    for name, feature in seen.features.items():
         if not torch.isfinite(feature).all():
             raise ShapeError(f"expected finite features at site {name!r}, got NaN or infinity")
-        if (again[name].flip(0) - feature).abs().max() > _TOLERANCE * scale:
+        if not _follows(feature, again.features[name]):
             raise SiteError(
                 f"site {name!r} does not carry the batch in dim 0 (shape {tuple(feature.shape)}): its rows "
                 "do not follow the examples when these change places; turn time-first features batch-first"
             )
+    outputs = list(zip(tensors_in(seen.output), tensors_in(again.output), strict=True))
+    if not any(len(h) == size and _follows(h, turned_h) for h, turned_h in outputs if h.ndim):
+        raise SiteError(
+            f"the output of {type(root).__name__} does not carry the batch of {size} in dim 0, so labels "
+            f"cannot be mixed alike (shapes: {[tuple(h.shape) for h, _ in outputs]}); "
+            "turn time-first inputs batch-first"
+        )
+
+
+def _follows(feature: Tensor, turned: Tensor) -> bool:
+    """Tell whether the rows of a feature changed places with the examples."""
+    rounding = 4 * torch.finfo(feature.dtype).eps if feature.is_floating_point() else 0.0
+    expected, found = feature.detach().double(), turned.detach().double().flip(0)
+    return bool((found - expected).abs().max() <= max(_TOLERANCE, rounding) * expected.abs().max())
 
 
 def _is_bypassed(root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site) -> bool:

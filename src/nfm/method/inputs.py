@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -33,9 +32,9 @@ def batch_size(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     return len(first)
 
 
-@functools.lru_cache(maxsize=64)
-def _positional_names(kind: type[nn.Module]) -> tuple[str, ...]:
-    parameters = list(inspect.signature(kind.forward).parameters.values())[1:]
+def positional_names(model: nn.Module) -> tuple[str, ...]:
+    """Return the names of the arguments of `model`'s forward that can be given by place."""
+    parameters = list(inspect.signature(type(model).forward).parameters.values())[1:]
     return tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
 
 
@@ -45,12 +44,15 @@ def mix_inputs(
     kwargs: dict[str, Any],
     names: Sequence[str] | None,
     apply: Callable[[Tensor, int], Tensor],
+    *,
+    positional: Sequence[str],
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the inputs with those called `names` mixed; None means the one floating-point tensor.
 
     All share partners and weight, each has noise of its own; everything else is passed through.
+    `positional` are the model's `positional_names`.
     """
-    positions = dict(enumerate(_positional_names(type(model))))  # type: ignore[arg-type]
+    positions = dict(enumerate(positional))
     given = {positions.get(index, str(index)): value for index, value in enumerate(args)} | kwargs
     chosen = _chosen(model, given, names)
     mixed = {name: apply(given[name], stream) for stream, name in enumerate(chosen)}

@@ -11,11 +11,10 @@ from torch import Tensor
 
 from nfm.core.draw import Choice
 from nfm.core.structure import tensors_in
+from nfm.errors import AttachError
 
 if TYPE_CHECKING:
     from nfm.method.sockets import Slot, Sockets
-
-MARK = "nfm"
 
 
 def in_backward() -> bool:
@@ -26,35 +25,42 @@ def in_backward() -> bool:
 def mark(output: Any, choice: Choice, batch: int, sockets: Sockets) -> None:
     """Hang `choice` on the autograd nodes of `output`, and have it revived when their backward runs."""
     for node in _nodes(output):
-        if node.metadata.get(MARK, (None,))[0] is not choice:
-            node.metadata[MARK] = (choice, batch)
+        if node.metadata.get(sockets, (None,))[0] is not choice:
+            node.metadata[sockets] = (choice, batch)
             node.register_prehook(_Revival(sockets, choice, batch))
 
 
-def find_mark(output: Any) -> tuple[Choice, int] | None:
+def find_mark(output: Any, sockets: Sockets) -> tuple[Choice, int] | None:
     """Return the choice and the batch size behind `output`: the nearest mark up its autograd graph."""
     queue = deque(_nodes(output))
     seen = set(queue)
+    found: tuple[Choice, int] | None = None
     while queue:
         node = queue.popleft()
-        found = node.metadata.get(MARK)
-        if found is not None:
-            return found
+        mark = node.metadata.get(sockets)
+        if mark is not None:
+            if found is not None and found[0] is not mark[0]:
+                raise AttachError(
+                    "this output was made by two forward passes, each mixed in its own way; "
+                    "take the loss of each of them and add the losses"
+                )
+            found = mark
+            continue
         for parent, _ in node.next_functions:
             if parent is not None and parent not in seen:
                 seen.add(parent)
                 queue.append(parent)
-    return None
+    return found
 
 
-def mark_all(output: Any, choice: Choice, batch: int) -> None:
+def mark_all(output: Any, choice: Choice, batch: int, sockets: Sockets) -> None:
     """Mark every node of the (small) graph of a compiled forward pass, to know its other outputs by."""
     queue = deque(_nodes(output))
     while queue:
         node = queue.popleft()
-        if MARK in node.metadata or not node.next_functions:  # parameters are shared between steps
+        if sockets in node.metadata or not node.next_functions:  # parameters are shared between steps
             continue
-        node.metadata[MARK] = (choice, batch)
+        node.metadata[sockets] = (choice, batch)
         queue.extend(parent for parent, _ in node.next_functions if parent is not None)
 
 
@@ -67,14 +73,15 @@ class _Revival:
 
     def __init__(self, sockets: Sockets, choice: Choice, batch: int) -> None:
         self.sockets, self.choice, self.batch = sockets, choice, batch
+        self.site = sockets.sites[choice.site]
 
     def __call__(self, grad_outputs: tuple[Tensor, ...]) -> None:
-        slot, site = self.sockets.slot, self.choice.site
+        slot = self.sockets.slot
         if not slot.revivals:
             slot.outer = slot.active
         slot.revivals += 1
         slot.active, slot.batch = self.choice, self.batch
-        let_go = self.sockets.hold({site: self.sockets.sites[site]})
+        let_go = self.sockets.hold({self.site.name: self.site})
         torch.autograd.Variable._execution_engine.queue_callback(_AfterBackward(slot, let_go))
 
 

@@ -71,7 +71,7 @@ def register(root: nn.Module) -> Sockets:
     return Sockets.of(root)
 
 
-def unregister(root: nn.Module) -> None:
-    """Forget an attached network."""
-    for module in root.modules():
+def unregister(sockets: Sockets) -> None:
+    """Forget an attached network, if it is still there."""
+    for module in sockets.modules():
         _ATTACHED.discard(module)

@@ -24,7 +24,7 @@ from torch.utils.hooks import RemovableHandle
 from nfm.core.draw import Choice
 from nfm.core.operator import check_feature
 from nfm.errors import AttachError, SiteError
-from nfm.method.inputs import batch_size, mix_inputs
+from nfm.method.inputs import batch_size, mix_inputs, positional_names
 from nfm.method.revival import in_backward, mark
 from nfm.method.sites import Site, pick, put
 
@@ -76,10 +76,16 @@ class Sockets:
 
     @property
     def root(self) -> nn.Module:
-        """Return the root module, which is alive while anything here runs."""
+        """Return the root module, which is alive while any forward pass runs."""
         root = self._root()
-        assert root is not None
+        if root is None:
+            raise AttachError("the network is gone; keep a reference to it, its hooks do not")
         return root
+
+    def modules(self) -> Iterator[nn.Module]:
+        """Yield the root's modules, or nothing if it is gone."""
+        root = self._root()
+        yield from () if root is None else root.modules()
 
     @property
     def slot(self) -> Slot:
@@ -93,6 +99,7 @@ class Sockets:
         """Put in the hooks that `sites` need; return the function that lets go of them."""
         modules = {ROOT, *(site.module for site in sites.values())}
         with _LOCK:
+            self._refuse_other_meanings(sites)
             self.sites |= sites
             for name in modules:
                 if not self._held.get(name):
@@ -108,6 +115,15 @@ class Sockets:
                             handle.remove()
 
         return let_go
+
+    def _refuse_other_meanings(self, sites: dict[str, Site]) -> None:
+        for name, site in sites.items():
+            held = self.sites.get(name, site)
+            if held != site and self._held.get(ROOT):
+                raise AttachError(
+                    f"site {name!r} is in use with the inputs {held.inputs} and was asked for with "
+                    f"{site.inputs}; detach the other method first, or give both the same inputs"
+                )
 
     def _put_in(self, name: str) -> list[RemovableHandle]:
         module = self.root.get_submodule(name)
@@ -127,6 +143,8 @@ class Sockets:
             yield
         finally:
             slot.waiting, slot.offered = before, False
+            if not slot.revivals:
+                slot.active = None  # an interrupt ends a forward pass without calling the root's exit
 
     def enter(self) -> bool:
         """Prepare an eager forward pass; tell whether it recomputes one whose choice is active again."""
@@ -146,6 +164,10 @@ class Sockets:
         if acts and self.feed and not slot.offered:
             slot.waiting = self.feed.claim(slot.waiting)
         return False
+
+    def can_act(self, slot: Slot) -> bool:
+        """Tell whether a forward pass is under way: an interrupted one leaves its choice behind."""
+        return bool(slot.revivals or slot.offered or self.root.training)
 
     def leave(self, output: Any) -> None:
         """Close an eager forward pass: its site must have fired exactly once."""
@@ -190,6 +212,10 @@ class _Hook:
 
 
 class _RootEntry(_Hook):
+    def __init__(self, sockets: Sockets) -> None:
+        super().__init__(sockets)
+        self.names = positional_names(sockets.root)  # read here, because the compiler warns of caches
+
     def __call__(self, root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         sockets = self.sockets
         recomputes = not torch.compiler.is_compiling() and sockets.enter()
@@ -208,8 +234,9 @@ class _RootEntry(_Hook):
         if site.module != ROOT:
             return None
         return mix_inputs(
-            root, args, kwargs, site.inputs, lambda x, stream: _apply(choice, slot.batch, x, stream)
-        )
+            root, args, kwargs, site.inputs, lambda x, stream: _apply(choice, slot.batch, x, stream),
+            positional=self.names,
+        )  # fmt: skip
 
 
 class _RootExit(_Hook):
@@ -235,6 +262,8 @@ class _SiteOutput(_Hook):
         if slot is None or slot.active is None:
             return None
         choice = slot.active
+        if not torch.compiler.is_compiling() and not self.sockets.can_act(slot):
+            return None
         site = self.sockets.sites[choice.site]
         if site.module != self.module:
             return None
