@@ -81,7 +81,7 @@ def auto_contrast(images: Tensor, strength: Tensor) -> Tensor:
     """Stretch each channel so that its darkest value is 0 and its brightest 255."""
     values = images.flatten(2).double()
     low, high = values.amin(2, keepdim=True), values.amax(2, keepdim=True)
-    scale = 255 / (high - low).clamp(min=1)
+    scale = torch.full_like(low, 255) / (high - low).clamp(min=1)  # 255 / x would multiply by 1/x
     stretched = (values * scale - low * scale).clamp(0, 255)
     return torch.where(high > low, stretched, values).to(torch.uint8).view_as(images)
 
