@@ -1,0 +1,30 @@
+"""What every test shares: one thread, repeatable property tests, a guard of the global generators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from comparing import assert_global_generators_untouched
+from hypothesis import settings
+
+settings.register_profile("repeatable", max_examples=25, deadline=None, derandomize=True, database=None)
+settings.load_profile("repeatable")
+torch.set_num_threads(1)  # tensors are tiny: a second thread costs more than it gives
+
+
+@pytest.fixture
+def untouched_generators() -> Iterator[None]:
+    """Fail if the test moves a global generator of Python, numpy or torch."""
+    with assert_global_generators_untouched():
+        yield
+
+
+@pytest.fixture
+def fresh_compiler() -> Iterator[None]:
+    """Compile from nothing, and leave nothing compiled behind; the compiler's settings come back too."""
+    torch.compiler.reset()
+    with torch._dynamo.config.patch(recompile_limit=torch._dynamo.config.recompile_limit):
+        yield
+    torch.compiler.reset()
