@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from comparing import assert_global_generators_untouched
 from hypothesis import settings
+
+from comparing import assert_global_generators_untouched
 
 settings.register_profile("repeatable", max_examples=25, deadline=None, derandomize=True, database=None)
 settings.load_profile("repeatable")

@@ -8,9 +8,9 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from comparing import assert_close
 from torch import Tensor, nn
 
+from comparing import assert_close
 from nfm.core.draw import Draw
 from nfm.core.mixing import Pairing, mixed_loss
 from nfm.errors import ShapeError, UsageError
@@ -50,7 +50,7 @@ def mixed(pairing: Pairing, single, normaliser: float = SIZE) -> Tensor:
 
 
 def check(loss: Tensor, expected: Tensor, output: Tensor) -> None:
-    """Compare the losses and their gradients, and see that the loss moves with the pairing."""
+    """Compare two losses and their gradients."""
     ours, theirs = (torch.autograd.grad(value, output)[0] for value in (loss, expected))
     assert_close([loss, ours], [expected, theirs], relative=EXACT)
 

@@ -6,8 +6,8 @@ import math
 
 import pytest
 import torch
-from comparing import assert_close
 
+from comparing import assert_close
 from nfm.core.mixing import Pairing, mix
 from nfm.core.noise import draw_values, perturb
 from nfm.core.operator import pairing_of

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import textbook
 import torch
-from comparing import assert_close, assert_different, gradients
-from nets import Mlp, batch, build
 from torch import Tensor, nn
 
 import nfm
+from comparing import assert_close, assert_different, gradients
+from nets import Mlp, batch, build
 from nfm.method.presets import PRESETS
 
 EXACT = 1e-12  # float64: what another order of the same sums may change
@@ -129,9 +131,7 @@ def test_relative_noise_is_scaled_by_the_features_deviation_which_is_held_consta
     features = textbook.features_at(net, x, "first").detach()
     values = textbook.values_of(outcome.draw, features)
     deviation = (features - features.mean()).pow(2).mean().sqrt().float()
-    scaled = textbook.Values(
-        values.site, values.weights, values.partners, values.add * deviation, values.mult
-    )
+    scaled = dataclasses.replace(values, add=values.add * deviation)
     _, _, expected = theirs(net, x, y, scaled)
     assert_close(grads, expected, relative=1e-6)  # the deviation is a float32 number
     _, _, unscaled = theirs(net, x, y, values)

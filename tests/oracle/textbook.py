@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import torch
-from nets import Mlp
 from torch import Tensor
 
 import nfm
+from nets import Mlp
 from nfm.core.operator import noise_of
 from nfm.randomness import fold
 
@@ -43,8 +43,8 @@ def values_of(draw: nfm.Draw, h: Tensor, stream: int = 0) -> Values:
     """Return the values of `draw` for features like `h`."""
     noise, numbers, key = draw.choice.noise, draw.choice.numbers, int(draw.choice.key[1])
     add, mult = noise_of(
-        h, numbers, fold(key, stream),
-        add_law=noise.add_law, mult_law=noise.mult_law, granularity=noise.granularity, sparsity=noise.sparsity,
+        h, numbers, fold(key, stream), add_law=noise.add_law, mult_law=noise.mult_law,
+        granularity=noise.granularity, sparsity=noise.sparsity,
     )  # fmt: skip
     weights = draw.weight.expand(len(h)).tolist()
     return Values(draw.site, weights, draw.partner.tolist(), add, mult)
