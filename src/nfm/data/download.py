@@ -51,20 +51,25 @@ def show(name: str, done: int, total: int | None) -> None:
 
 def fetch(url: str, target: Path, pin: Pin, *, opened: Open = open_https, progress: Progress = show) -> Path:
     """Return `target` with the content of `url`, whose digest is the pinned one."""
-    draft = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        check_digest(_stream(url, draft, pin, opened, progress), pin, url)
-        os.replace(draft, target)
+        _fetch(url, target, pin, opened, progress)
     except (URLError, TimeoutError, ConnectionError) as error:
         raise EnvironmentProblem(
             f"{url} could not be fetched ({error}); put {pin.name} in place by hand"
         ) from error
     except OSError as error:
         raise EnvironmentProblem(f"{target} could not be written: {error}") from error
+    return target
+
+
+def _fetch(url: str, target: Path, pin: Pin, opened: Open, progress: Progress) -> None:
+    draft = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        check_digest(_stream(url, draft, pin, opened, progress), pin, url)
+        os.replace(draft, target)
     finally:
         draft.unlink(missing_ok=True)
-    return target
 
 
 def _stream(url: str, draft: Path, pin: Pin, opened: Open, progress: Progress) -> str:

@@ -16,6 +16,9 @@ ARRAY = object()  # stands for numpy.ndarray, which called on a shape could take
 NAMES: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): ARRAY,
     ("numpy", "dtype"): np.dtype,
+    ("_codecs", "encode"): lambda text, codec: str(text).encode(
+        "latin-1"
+    ),  # bytes, of Python 3 in protocol 2
     ("numpy.core.multiarray", "_reconstruct"): lambda kind, shape, code: _empty_array(kind, shape),
     ("numpy._core.multiarray", "_reconstruct"): lambda kind, shape, code: _empty_array(kind, shape),
 }
