@@ -54,6 +54,8 @@ def decode(stream: bytes, shape: tuple[int, ...]) -> Array:
     n, height, width = shape[:3]
     channels = shape[3] if len(shape) == 4 else 1
     raw = _unxz(stream, n * height * width * channels)
+    if len(raw) != n * height * width * channels:
+        raise DataError(f"expected {n * height * width * channels} bytes of images, got {len(raw)}")
     residuals = np.frombuffer(raw, np.uint8).reshape(channels, n, height, width)
     images = np.empty((n, height, width, channels), np.uint8)
     for start in range(0, n, CHUNK):
@@ -93,10 +95,11 @@ def _predicted(values: Array, y: int, x: int) -> Array:
 
 def _unxz(stream: bytes, most: int) -> bytes:
     """Return the decompressed stream, of at most `most` bytes."""
+    decompressor = lzma.LZMADecompressor(format=lzma.FORMAT_XZ)
     try:
-        content = lzma.LZMADecompressor(format=lzma.FORMAT_XZ).decompress(stream, most + 1)
+        content = decompressor.decompress(stream, most + 1)
     except lzma.LZMAError as error:
         raise DataError(f"expected an xz stream, got {error}") from error
-    if len(content) > most:
-        raise DataError(f"expected at most {most} bytes from an xz stream, got more")
+    if len(content) > most or not decompressor.eof:
+        raise DataError(f"expected a whole xz stream of at most {most} bytes, got more or a torn one")
     return content
