@@ -12,7 +12,8 @@ from nfm.evaluate.suites import noise_suite
 from nfm.evaluate.sweep import evaluate
 from nfm.method.presets import preset
 from nfm.models import build
-from nfm.plots.curves import curves, save_figure
+from nfm.plots.canvas import save_figure
+from nfm.plots.curves import curves
 from nfm.plots.table import table
 from nfm.results import Row, provenance, to_line, write_atomically
 from nfm.train.fit import fit
@@ -25,7 +26,7 @@ def demonstrate(
     out: Path, *, schemes: Sequence[str], seeds: Iterable[int], epochs: int,
     white: Sequence[float], salt: Sequence[float],
 ) -> list[Row]:  # fmt: skip
-    """Train each scheme with each seed on digits, measure it under noise, and write rows, table and picture."""
+    """Train each scheme with each seed on digits, measure it under noise; write rows, table, picture."""
     data = load("digits", validation=0)
     seeds = list(seeds)
     print(

@@ -63,7 +63,7 @@ def _of_run(path: Path) -> dict[str, Tensor]:
 
 
 def _stripped(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the network's own tensors, without the prefixes that wrappers and our checkpoints put on names."""
+    """Return the network's own tensors, without the prefixes of wrappers and of our checkpoints."""
     if any(name.startswith("average.") for name in tensors):
         return {
             name.removeprefix("average."): v for name, v in tensors.items() if name.startswith("average.")

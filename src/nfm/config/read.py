@@ -82,7 +82,7 @@ def build_table(kind: type[T], table: Any, where: str, errors: list[str]) -> T |
         if name not in known:
             errors.append(f"unknown key {key!r}; known here: {', '.join(known)}{did_you_mean(name, known)}")
         elif dataclasses.is_dataclass(hints[name]):
-            values[name] = build_table(hints[name], value, key, errors)  # type: ignore[arg-type]
+            values[name] = build_table(hints[name], value, key, errors)
         else:
             values[name] = _convert(value, hints[name], key, errors)
     if len(errors) > before:

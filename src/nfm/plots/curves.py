@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from nfm.errors import UsageError, need
+from nfm.errors import UsageError
+from nfm.plots.canvas import FAINT, INK, MARKERS, PALETTE, new_figure, quieten
 from nfm.plots.comparison import CLEAN, Comparison, compare_one
 from nfm.results import Row
 
@@ -14,12 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe & Ito 2008, "Color universal design": told apart with every common colour blindness.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = "osD^vPX"
-INK, FAINT, GRID = "#333333", "#6E6E6E", "#DDDDDD"
 NAMES = {"white_noise": "white noise  σ", "salt_and_pepper": "salt and pepper  γ"}
-SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def curves(rows: Iterable[Row], *, title: str | None = None) -> Figure:
@@ -32,7 +27,7 @@ def curves(rows: Iterable[Row], *, title: str | None = None) -> Figure:
     names = [name for name in comparison.perturbations() if len(comparison.levels(name)) > 1]
     if not names:
         raise UsageError("expected at least two levels of a perturbation to draw a curve, got fewer")
-    figure = _figure(width=0.6 + 4.1 * len(names), height=4.2)
+    figure = new_figure(width=0.6 + 4.1 * len(names), height=4.2)
     panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
     for axes, name in zip(panels, names, strict=True):
         _panel(axes, comparison, name)
@@ -43,32 +38,6 @@ def curves(rows: Iterable[Row], *, title: str | None = None) -> Figure:
     figure.suptitle(title or comparison.title, fontsize=11, color=INK, x=0.01, ha="left")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4), frameon=False)
-    return figure
-
-
-def save_figure(figure: Figure, path: Path | str) -> Path:
-    """Write the figure as PNG, SVG or PDF, by the suffix of `path`; the same figure gives the same bytes."""
-    path = Path(path)
-    if path.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"expected a path that ends in {', '.join(SUFFIXES)}, got {path.name!r}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    dates = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-    import matplotlib
-
-    with matplotlib.rc_context({"svg.hashsalt": "nfm"}):  # else the ids inside an SVG are random
-        figure.savefig(path, dpi=160, metadata=dates[path.suffix.lower()])
-    return path
-
-
-def _figure(*, width: float, height: float) -> Any:
-    """Return an empty figure that no global state of matplotlib knows."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except (ImportError, RuntimeError) as error:
-        raise need("matplotlib", "plots", "drawing", error) from error
-    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
     return figure
 
 
@@ -93,16 +62,4 @@ def _panel(axes: Axes, comparison: Comparison, name: str) -> None:
         axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
         axes.plot(x, mean, color=colour, marker=marker, markersize=4.5, linewidth=1.8, label=scheme)
     axes.set_xlabel(NAMES.get(name, name.replace("_", " ")), color=INK)
-    _quiet(axes)
-
-
-def _quiet(axes: Axes) -> None:
-    """Leave only what carries the data: two spines, a light grid, dark grey ink."""
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(INK)
-    axes.grid(axis="y", color=GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=INK, labelsize=9)
-    axes.margins(x=0.02)
+    quieten(axes)

@@ -1,0 +1,90 @@
+"""What ``nfm train`` does once its recipe is read."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from nfm.config.build import Parts, build_run
+from nfm.config.schema import Config
+from nfm.plots.training import training_curves
+from nfm.results import write_atomically
+from nfm.train.estimate import estimate
+from nfm.train.export import write_csv, write_tensorboard
+from nfm.train.fit import Fit, fit
+from nfm.train.ranks import Ranks, joined
+
+CONFIG = "config.json"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Where a run goes, and what is to be done beside training."""
+
+    out: Path | None
+    resume: bool = False
+    overwrite: bool = False
+    device: str = "auto"
+    dry_run: bool = False
+    tensorboard: bool = False
+    csv: bool = False
+
+
+def default_out(config: Config) -> Path:
+    """Return the folder of a run that was given none."""
+    words = (config.data.name, config.model.name, config.method.scheme, f"seed{config.train.seed}")
+    return Path("runs") / "-".join(word.replace(":", "_").replace("/", "_") for word in words)
+
+
+def train_run(config: Config, options: Options) -> Fit | None:
+    """Train by `config`, in this process or among those that torchrun started."""
+    with joined(options.device) as ranks:
+        parts = build_run(config)
+        if options.dry_run:
+            if ranks.first:
+                print(plan(config, parts, ranks))
+            return None
+        out = options.out or default_out(config)
+        made = fit(
+            parts.model, parts.method, parts.data, optimizer=config.optimizer, schedule=config.schedule,
+            settings=config.train, augment=parts.augment, out=out, resume=options.resume,
+            overwrite=options.overwrite, ranks=ranks, identity={"recipe": dataclasses.asdict(config)},
+        )  # fmt: skip
+        if ranks.first:
+            _finish(made, out, config, options)
+        return made
+
+
+def plan(config: Config, parts: Parts, ranks: Ranks) -> str:
+    """Return what training would be: sites, shapes, parameters, steps, time and memory."""
+    told = estimate(
+        parts.model, parts.method, parts.data, config.optimizer, config.train, parts.augment, ranks
+    )
+    settings = json.dumps(dataclasses.asdict(config), indent=1)
+    return f"{settings}\n{parts.method!r}\n{told}"
+
+
+def _finish(made: Fit, out: Path, config: Config, options: Options) -> None:
+    """Keep the recipe and a picture beside the run, and say in one screen what came out."""
+    write_atomically(out / CONFIG, json.dumps(dataclasses.asdict(config), indent=1).encode())
+    epochs = [row for row in made.rows if row["kind"] == "epoch"]
+    if options.csv:
+        write_csv(epochs, out / "epochs.csv")
+    if options.tensorboard:
+        write_tensorboard(made.rows, out / "tensorboard")
+    lines = [f"run:         {out}"]
+    if epochs:
+        training_curves(epochs, out / "training.png")
+        last = epochs[-1]
+        lines.append(
+            f"train loss:  {last['train_loss']:.4f} (mixed)   probe {100 * last['probe_accuracy']:.1f}%"
+        )
+        if "validation_accuracy" in last:
+            best = max(row["validation_accuracy"] for row in epochs)
+            lines.append(
+                f"validation:  {100 * last['validation_accuracy']:.2f}% last, {100 * best:.2f}% best"
+            )
+        lines.append(f"picture:     {out / 'training.png'}")
+    print("\n".join(lines))

@@ -1,0 +1,42 @@
+"""The recipes that come with the package: where they are, and what their heads say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nfm
+from nfm.errors import UsageError, did_you_mean
+
+
+def recipes_folder() -> Path:
+    """Return the folder of the recipes: inside an installed package, or beside the sources."""
+    package = Path(nfm.__file__).parent
+    installed = package / "recipes"
+    return installed if installed.is_dir() else package.parents[1] / "recipes"
+
+
+def recipe_names() -> dict[str, Path]:
+    """Return the recipes by name: the path below the folder, without its ending."""
+    folder = recipes_folder()
+    return {str(path.relative_to(folder).with_suffix("")): path for path in sorted(folder.rglob("*.toml"))}
+
+
+def find_recipe(name: str) -> Path:
+    """Return the recipe called `name`: a path of one's own, or one that comes with the package."""
+    path = Path(name)
+    if path.suffix == ".toml" and path.exists():
+        return path
+    known = recipe_names()
+    bare = name.removesuffix(".toml")
+    if bare not in known:
+        raise UsageError(
+            f"no recipe {name!r}: it is no file, and not one of {', '.join(known)}{did_you_mean(bare, known)}"
+        )
+    return known[bare]
+
+
+def head_of(path: Path) -> str:
+    """Return the comment that a recipe begins with."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    end = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    return "\n".join(line.removeprefix("#").strip() for line in lines[:end])
