@@ -10,13 +10,10 @@ from pathlib import Path
 from nfm.config.build import Parts, build_run
 from nfm.config.schema import Config
 from nfm.plots.training import training_curves
-from nfm.results import write_atomically
 from nfm.train.estimate import estimate
 from nfm.train.export import write_csv, write_tensorboard
 from nfm.train.fit import Fit, fit
 from nfm.train.ranks import Ranks, joined
-
-CONFIG = "config.json"
 
 
 @dataclass(frozen=True)
@@ -50,10 +47,10 @@ def train_run(config: Config, options: Options) -> Fit | None:
         made = fit(
             parts.model, parts.method, parts.data, optimizer=config.optimizer, schedule=config.schedule,
             settings=config.train, augment=parts.augment, out=out, resume=options.resume,
-            overwrite=options.overwrite, ranks=ranks, identity={"recipe": dataclasses.asdict(config)},
+            overwrite=options.overwrite, ranks=ranks, recipe=dataclasses.asdict(config),
         )  # fmt: skip
         if ranks.first:
-            _finish(made, out, config, options)
+            _finish(made, out, options)
         return made
 
 
@@ -66,9 +63,8 @@ def plan(config: Config, parts: Parts, ranks: Ranks) -> str:
     return f"{settings}\n{parts.method!r}\n{told}"
 
 
-def _finish(made: Fit, out: Path, config: Config, options: Options) -> None:
-    """Keep the recipe and a picture beside the run, and say in one screen what came out."""
-    write_atomically(out / CONFIG, json.dumps(dataclasses.asdict(config), indent=1).encode())
+def _finish(made: Fit, out: Path, options: Options) -> None:
+    """Keep a picture beside the run, and say in one screen what came out."""
     epochs = [row for row in made.rows if row["kind"] == "epoch"]
     if options.csv:
         write_csv(epochs, out / "epochs.csv")

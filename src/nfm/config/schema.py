@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from nfm.data import DATA
+from nfm.method.presets import PRESETS
+from nfm.models import MODELS
+from nfm.models.third_party import SOURCES
 from nfm.train.optim import Optimizer
 from nfm.train.schedule import Schedule
 from nfm.train.settings import Settings
@@ -27,6 +31,9 @@ class DataConfig:
     download: bool = False
     augment: AugmentName = "none"
 
+    def __post_init__(self) -> None:
+        DATA[self.name.partition(":")[0]]
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -41,6 +48,10 @@ class ModelConfig:
     init_from: str = ""
     freeze: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        prefix, colon, _ = self.name.partition(":")
+        (SOURCES if colon else MODELS)[prefix]
+
 
 @dataclass(frozen=True)
 class MethodConfig:
@@ -53,6 +64,9 @@ class MethodConfig:
     weights: str | None = None
     dominant: bool | None = None
     noise: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        PRESETS[self.scheme]
 
 
 @dataclass(frozen=True)

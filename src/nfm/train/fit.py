@@ -23,7 +23,7 @@ from nfm.method.attach import attach
 from nfm.method.feature_mixup import NoisyFeatureMixup
 from nfm.results import Row
 from nfm.train.ema import Average
-from nfm.train.folder import CHECKPOINTS, RunFolder
+from nfm.train.folder import CHECKPOINTS, RECIPE, RunFolder
 from nfm.train.loop import Loop
 from nfm.train.optim import Optimizer
 from nfm.train.progress import Progress, Silent, choose_progress
@@ -61,18 +61,20 @@ def fit(
     overwrite: bool = False,
     ranks: Ranks | None = None,
     progress: Progress | None = None,
-    identity: Mapping[str, Any] | None = None,
+    recipe: Mapping[str, Any] | None = None,
     **numbers: Any,
 ) -> Fit:
     """Train `model` by `method` on `data`; `numbers` are settings by name (epochs=30, seed=1, ...).
 
-    With `out`, rows and checkpoints go there, and `resume` goes on with what is there, bit for bit.
+    With `out`, rows and checkpoints go there, and `resume` goes on with what is there, bit for bit; `recipe`
+    is kept beside them.
     Everything that can be refused is refused before anything is written.
     """
     settings = _settings(settings, numbers)
     optimizer, schedule, ranks = optimizer or Optimizer(), schedule or Schedule(), ranks or Ranks()
     _check_data(model, method, data, settings)
-    identity = dict(identity or {}) | _identity(model, method, data, settings, optimizer, schedule, ranks)
+    identity = _identity(model, method, data, settings, optimizer, schedule, ranks)
+    identity |= {"augment": repr(augment), RECIPE: dict(recipe or {})}
     ranks.agree("the run", json.dumps(identity, sort_keys=True))
     with ExitStack() as stack:
         stack.enter_context(_deterministic(settings.deterministic))

@@ -19,7 +19,7 @@ ROWS = "rows.jsonl"
 TIMES = "times.jsonl"
 CHECKPOINTS = "checkpoints"
 BEST = "best"
-LAST = "last"
+RECIPE = "recipe"  # of the identity: what the run was made from, kept and not compared
 
 
 def check_name(path: Path) -> Path:
@@ -95,11 +95,11 @@ class RunFolder:
         shutil.rmtree(self.checkpoints, ignore_errors=True)
 
     def _compare(self, identity: Mapping[str, Any]) -> None:
-        before = self.identity()
+        before, now = _flat(self.identity()), _flat(json.loads(json.dumps(identity)))
         changed = [
-            f"{key}: was {before.get(key)!r}, now {identity.get(key)!r}"
-            for key in sorted(before.keys() | identity.keys())
-            if before.get(key) != json.loads(json.dumps(identity.get(key)))
+            f"{key}: was {before.get(key)!r}, now {now.get(key)!r}"
+            for key in sorted(before.keys() | now.keys())
+            if before.get(key) != now.get(key) and not key.startswith(f"{RECIPE}.")
         ]
         if changed:
             raise ConfigError(
@@ -131,6 +131,14 @@ class RunFolder:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def _flat(table: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Return the values of nested tables by dotted key."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat |= _flat(value, f"{above}{key}.") if isinstance(value, dict) else {f"{above}{key}": value}
+    return flat
 
 
 def read_identity(path: Path) -> dict[str, Any]:
