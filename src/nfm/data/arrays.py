@@ -66,6 +66,8 @@ def _part(path: Path, arrays: Arrays, part: str) -> Examples:
         raise DataError(
             f"{path}, y_{part}: expected whole numbers or rows of probabilities, got {labels.dtype}"
         )
+    if len(images) == 0:
+        raise DataError(f"{path}, x_{part}: expected at least one example, got none")
     if len(labels) != len(images):
         raise DataError(f"{path}: expected {len(images)} labels in y_{part}, got {len(labels)}")
     return in_memory(images, labels)

@@ -53,6 +53,7 @@ def load(
     source, argument = parse(name)
     seed = check_seed(seed)
     data = source.build(Request(argument, search_path(root), seed, download))
+    _check(data, name)
     data = _hold_out(data, validation, seed)
     train = data.train
     if subset is not None:
@@ -61,11 +62,7 @@ def load(
         train = imbalanced(train, imbalance, data.num_classes, key=fold(seed, "imbalance"))
     if label_noise != 0:
         train = noisy_labels(train, label_noise, data.num_classes, key=fold(seed, "label noise"))
-    data = replace(data, train=train)
-    for part, examples in (("train", data.train), ("validation", data.validation), ("test", data.test)):
-        if part != "validation" or len(examples):
-            check_examples(examples, data.num_classes, where=f"{name} {part}")
-    return data
+    return replace(data, train=train)
 
 
 def parse(name: str) -> tuple[Source, str]:
@@ -77,6 +74,12 @@ def parse(name: str) -> tuple[Source, str]:
     if source.needs_argument and not argument:
         raise UsageError(f"expected {key}:{source.argument}, got {name!r}")
     return source, argument
+
+
+def _check(data: DataSet, name: str) -> None:
+    for part, examples in (("train", data.train), ("validation", data.validation), ("test", data.test)):
+        if part != "validation" or len(examples):
+            check_examples(examples, data.num_classes, where=f"{name} {part}")
 
 
 def _hold_out(data: DataSet, fraction: float | None, seed: int) -> DataSet:
