@@ -72,6 +72,12 @@ def test_csv_has_every_digit() -> None:
     assert [line["seeds"] for line in read] == ["1"] * 4 + ["2"] * 2
 
 
+def test_other_columns_come_last_and_small_levels_are_in_255ths() -> None:
+    rows = [row("erm", "pgd7", 8 / 255, 0.1), row("erm", "blur", 1.5, 0.2), *ROWS[:4]]
+    assert table(rows).splitlines()[2].split()[-2:] == ["pgd7=8/255", "blur=1.5"]
+    assert "$8/255$ & $1.5$" in table(rows, style="latex")
+
+
 def test_level_0_of_any_noise_is_clean() -> None:
     found = compare_one([row("erm", "white_noise", 0.0, 0.9), row("erm", "white_noise", 0.1, 0.8)])
     assert found.columns == (("clean", 0.0), ("white_noise", 0.1))

@@ -1,5 +1,8 @@
 """Honest measurement of any classifier: perturb, predict, count, write rows."""
 
+from nfm.evaluate.apgd import APGD
+from nfm.evaluate.attack import Attack, parse_eps
+from nfm.evaluate.attacks import ATTACKS, Strong, attack_suite
 from nfm.evaluate.metrics import mcnemar, over_seeds, wilson_interval
 from nfm.evaluate.noise import (
     PERTURBATIONS,
@@ -13,14 +16,22 @@ from nfm.evaluate.noise import (
     WhiteNoise,
 )
 from nfm.evaluate.perturbation import Perturbation
+from nfm.evaluate.pgd import FGSM, PGD, PGD7
 from nfm.evaluate.protocols import Authors, Normalisation, Pixel
 from nfm.evaluate.report import Report, load_report
+from nfm.evaluate.square import Square
 from nfm.evaluate.suites import SUITES, Cell, cells, noise_suite
 from nfm.evaluate.sweep import evaluate
 
 __all__ = [
+    "APGD",
+    "ATTACKS",
+    "FGSM",
     "PERTURBATIONS",
+    "PGD",
+    "PGD7",
     "SUITES",
+    "Attack",
     "Authors",
     "Blur",
     "Cell",
@@ -33,13 +44,17 @@ __all__ = [
     "SaltAndPepper",
     "Shot",
     "Speckle",
+    "Square",
+    "Strong",
     "UniformNoise",
     "WhiteNoise",
+    "attack_suite",
     "cells",
     "evaluate",
     "load_report",
     "mcnemar",
     "noise_suite",
     "over_seeds",
+    "parse_eps",
     "wilson_interval",
 ]

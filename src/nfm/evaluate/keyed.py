@@ -38,6 +38,10 @@ class Stream:
         """Return the stream of the examples `ids` (int64, (B,)) for a purpose told by `parts`."""
         return cls(_mix(ids * INCREMENT + fold(*parts)))
 
+    def __getitem__(self, chosen: Tensor) -> Stream:
+        """Return the stream of some of the examples, by mask or indices."""
+        return Stream(self.keys[chosen])
+
     def uniform(self, shape: Sequence[int], *, purpose: int = 0) -> Tensor:
         """Return float32 numbers of shape (B, *shape), uniform on [0, 1) in steps of 2**-23."""
         mantissa = self._bits(prod(shape), purpose).bitwise_and_(0x7FFFFF)

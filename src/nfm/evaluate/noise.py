@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nfm.errors import UsageError
+from nfm.evaluate.batchwise import rectangle
 from nfm.evaluate.keyed import Stream
 from nfm.evaluate.perturbation import Perturbation, Unit, check_images
 from nfm.randomness import numpy_generator
@@ -117,7 +118,7 @@ class UniformNoise(Perturbation):
 @PERTURBATIONS.register("occlusion")
 @dataclass(frozen=True)
 class Occlusion(Perturbation):
-    """Cover a square of `level` of the area, somewhere inside the image, with the grey `fill`."""
+    """Cover `level` of the area, a rectangle shaped as the image and inside it, with the grey `fill`."""
 
     fill: float = 0.5
 
@@ -126,16 +127,9 @@ class Occlusion(Perturbation):
 
     def apply(self, x: Tensor, stream: Stream, level: float) -> Tensor:
         check_images(x, self.name)
-        inside = [self._span(x.shape[axis], level, stream, axis) for axis in (2, 3)]  # (B, H), (B, W)
-        covered = inside[0][:, None, :, None] & inside[1][:, None, None, :]
-        return x.masked_fill(covered, self.fill)
-
-    def _span(self, size: int, level: float, stream: Stream, axis: int) -> Tensor:
-        """Return which of `size` places are covered along one axis: bool (B, size)."""
-        side = round(math.sqrt(level) * size)
-        first = (stream.uniform((1,), purpose=axis) * (size - side + 1)).floor_()
-        place = torch.arange(size, device=first.device)
-        return (place >= first) & (place < first + side)
+        height, width = x.shape[2:]
+        sides = round(math.sqrt(level) * height), round(math.sqrt(level) * width)
+        return x.masked_fill(rectangle(stream.uniform((2,)), sides, (height, width)), self.fill)
 
 
 @PERTURBATIONS.register("blur")

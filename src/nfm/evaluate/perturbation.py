@@ -22,11 +22,34 @@ Unit = Literal["deviation", "share", "width"]
 
 
 @dataclass(frozen=True)
-class Perturbation:
-    """A change of the pixels with a level; 0 is the identity."""
+class Change:
+    """Something with a level that can be done to pixels; its options are its fields."""
 
     name: ClassVar[str]
     unit: ClassVar[Unit]
+
+    @property
+    def label(self) -> str:
+        """The name with the options that are not the default: ``salt_and_pepper(per=value)``."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        options = [f"{f.name}={values[f.name]}" for f in fields(self) if values[f.name] != f.default]
+        return f"{self.name}({','.join(options)})" if options else self.name
+
+    def stream(self, ids: Tensor, level: float, *, seed: int) -> Stream:
+        """Return the random numbers of this change at `level`, keyed by example."""
+        return Stream.of(ids, check_seed(seed), self.label, repr(level))
+
+    def check_level(self, level: float) -> float:
+        """Return `level` as a float, or refuse it."""
+        largest = 1.0 if self.unit == "share" else math.inf
+        if not 0 <= level <= largest or math.isinf(level):
+            raise UsageError(f"{self.name}: expected a level from 0 to {largest:g}, got {level!r}")
+        return float(level)
+
+
+@dataclass(frozen=True)
+class Perturbation(Change):
+    """A change of the pixels that needs no model; level 0 is the identity."""
 
     @final
     def __call__(self, x: Tensor, ids: Tensor, level: float, *, seed: int) -> Tensor:
@@ -44,24 +67,6 @@ class Perturbation:
     def apply(self, x: Tensor, stream: Stream, level: float) -> Tensor:
         """Return a fresh perturbed tensor; the caller clips it."""
         raise NotImplementedError
-
-    @property
-    def label(self) -> str:
-        """The name with the options that are not the default: ``salt_and_pepper(per=value)``."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        options = [f"{f.name}={values[f.name]}" for f in fields(self) if values[f.name] != f.default]
-        return f"{self.name}({','.join(options)})" if options else self.name
-
-    def stream(self, ids: Tensor, level: float, *, seed: int) -> Stream:
-        """Return the random numbers of this perturbation at `level`."""
-        return Stream.of(ids, check_seed(seed), self.label, repr(level))
-
-    def check_level(self, level: float) -> float:
-        """Return `level` as a float, or refuse it."""
-        largest = 1.0 if self.unit == "share" else math.inf
-        if not 0 <= level <= largest or math.isinf(level):
-            raise UsageError(f"{self.name}: expected a level from 0 to {largest:g}, got {level!r}")
-        return float(level)
 
 
 def check_pixels(x: Tensor, ids: Tensor) -> None:

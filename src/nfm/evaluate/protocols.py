@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nfm.errors import ShapeError, UsageError, did_you_mean
 from nfm.evaluate.keyed import Stream
-from nfm.evaluate.perturbation import Perturbation, check_images, check_pixels
+from nfm.evaluate.perturbation import Change, Perturbation, check_images, check_pixels
 
 # The authors' normalisation until 2021-11-19, of both CIFARs; the paper's tables fit this one.
 AUTHORS_MEAN = (0.4914, 0.4822, 0.4465)
@@ -48,11 +48,13 @@ class EvaluationProtocol(Protocol):
     @property
     def name(self) -> str: ...
 
+    def check(self, change: Change) -> None: ...
+
     def perturb(self, x: Tensor, ids: Tensor, noise: Perturbation, level: float, *, seed: int) -> Tensor: ...
 
-    def units(self, noise: Perturbation, level: float) -> tuple[float, float | None]: ...
+    def units(self, change: Change, level: float) -> tuple[float, float | None]: ...
 
-    def flags(self, noise: Perturbation) -> list[str]: ...
+    def flags(self, change: Change) -> list[str]: ...
 
 
 @dataclass(frozen=True)
@@ -63,17 +65,20 @@ class Pixel:
 
     name: ClassVar[str] = "pixel"
 
+    def check(self, change: Change) -> None:
+        """Refuse nothing: every change is defined on pixels."""
+
     def perturb(self, x: Tensor, ids: Tensor, noise: Perturbation, level: float, *, seed: int) -> Tensor:
         """Return `x` (pixels) perturbed and clipped."""
         return noise(x, ids, level, seed=seed)
 
-    def units(self, noise: Perturbation, level: float) -> tuple[float, float | None]:
+    def units(self, change: Change, level: float) -> tuple[float, float | None]:
         """Return the level in pixels and in normalised units (None where no normalisation is known)."""
-        if noise.unit != "deviation":
+        if change.unit != "deviation":
             return level, level
         return level, level / self.normalisation.scale if self.normalisation else None
 
-    def flags(self, noise: Perturbation) -> list[str]:
+    def flags(self, change: Change) -> list[str]:
         """Return what a reader of the row has to know."""
         return []
 
@@ -94,6 +99,11 @@ class Authors:
 
     name: ClassVar[str] = "authors"
 
+    def check(self, change: Change) -> None:
+        """Refuse what the authors' code does not have; level 0 of anything is the clean set."""
+        if change.label != "clean":
+            self._rule(change)
+
     def perturb(self, x: Tensor, ids: Tensor, noise: Perturbation, level: float, *, seed: int) -> Tensor:
         """Return the pixels whose normalised values are the authors' perturbed input."""
         check_pixels(x, ids)
@@ -102,21 +112,21 @@ class Authors:
             return x.clone()
         return self._rule(noise)(x, noise.stream(ids, level, seed=seed), level)
 
-    def units(self, noise: Perturbation, level: float) -> tuple[float, float | None]:
+    def units(self, change: Change, level: float) -> tuple[float, float | None]:
         """Return the level in pixels and in normalised units."""
-        return (level * self.normalisation.scale if noise.unit == "deviation" else level), level
+        return (level * self.normalisation.scale if change.unit == "deviation" else level), level
 
-    def flags(self, noise: Perturbation) -> list[str]:
+    def flags(self, change: Change) -> list[str]:
         """Return what a reader of the row has to know."""
-        return ["protocol authors"] + (["noise not clipped"] if noise.unit == "deviation" else [])
+        return ["protocol authors"] + (["noise not clipped"] if change.unit == "deviation" else [])
 
-    def _rule(self, noise: Perturbation) -> Callable[[Tensor, Stream, float], Tensor]:
+    def _rule(self, change: Change) -> Callable[[Tensor, Stream, float], Tensor]:
         rules = {"white_noise": self._white, "salt_and_pepper": self._salt_and_pepper}
-        if noise.label not in rules:
+        if change.label not in rules:
             raise UsageError(
-                f"protocol authors knows {', '.join(rules)}, not {noise.label!r}; use protocol 'pixel'"
+                f"protocol authors knows {', '.join(rules)}, not {change.label!r}; use protocol 'pixel'"
             )
-        return rules[noise.label]
+        return rules[change.label]
 
     def _white(self, x: Tensor, stream: Stream, level: float) -> Tensor:
         if x.dim() != 4 or x.shape[1] != len(self.normalisation.std):

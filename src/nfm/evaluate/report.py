@@ -16,9 +16,9 @@ from urllib.parse import quote
 
 import numpy as np
 
-from nfm.errors import DataError, UsageError, need
+from nfm.errors import DataError, EnvironmentProblem, UsageError
 from nfm.evaluate.outcomes import Outcomes
-from nfm.results import Row, append_rows, provenance, read_rows, write_atomically
+from nfm.results import Row, append_rows, provenance, read_rows, to_line, write_atomically
 
 Key = tuple[str, float]  # label of the perturbation, level
 
@@ -73,7 +73,7 @@ class Report:
         try:
             import pandas
         except (ImportError, RuntimeError) as error:
-            raise need("pandas", "full", "Report.to_frame", error) from error
+            raise EnvironmentProblem(f"to_frame needs pandas ({error}); pip install pandas") from error
         return pandas.DataFrame(self.rows)
 
     def save(self, directory: Path | str) -> Path:
@@ -129,6 +129,10 @@ class Folder:
         np.savez_compressed(buffer, **outcomes.arrays())  # type: ignore[arg-type]
         write_atomically(self._file(row), buffer.getvalue())
         append_rows(self.path / "rows.jsonl", [row])
+
+    def rewrite(self, rows: list[Row]) -> None:
+        """Replace the rows by the same rows with the flags that only the whole report can tell."""
+        write_atomically(self.path / "rows.jsonl", "".join(map(to_line, rows)).encode())
 
     def _identity(self) -> Row:
         file = self.path / "identity.json"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -12,9 +12,11 @@ from torch import Tensor, nn
 
 from nfm.data.examples import ExampleSet, to_unit
 from nfm.errors import DataError, NumericalError, UsageError
+from nfm.evaluate.attack import Attack, zero_gradients
 from nfm.evaluate.calibration import fit_temperature
 from nfm.evaluate.checks import Classifier, find_problems, hash_model, predict
 from nfm.evaluate.outcomes import Outcomes
+from nfm.evaluate.perturbation import Perturbation
 from nfm.evaluate.protocols import EvaluationProtocol
 from nfm.evaluate.suites import Cell
 from nfm.results import Row
@@ -65,8 +67,7 @@ class Subject:
         """Return what the model does on each example under `cell`; `step` is told the examples done."""
         parts = []
         for batch in self._batches(self.batch_size):
-            changed = self.protocol.perturb(batch.x, batch.ids, cell.perturbation, cell.level, seed=self.seed)
-            logits = predict(self.model, changed)
+            logits = predict(self.model, self._perturb(batch, cell))
             if not (force or torch.isfinite(logits).all()):
                 raise NumericalError(f"{cell.label}: the model's logits are not finite; look at its weights")
             parts.append(Outcomes.of(logits, batch.y, temperature=self.temperature))
@@ -79,6 +80,24 @@ class Subject:
         pairs = [(predict(self.model, batch.x), batch.y) for batch in other._batches(self.batch_size)]
         logits, labels = (torch.cat(column) for column in zip(*pairs, strict=True))
         return replace(self, temperature=fit_temperature(logits, labels))
+
+    def check_cells(self, cells: Iterable[Cell]) -> None:
+        """Refuse a cell that this protocol does not define, before anything is measured."""
+        for cell in cells:
+            self.protocol.check(cell.perturbation)
+
+    def zero_gradients(self) -> float:
+        """Return the share of the first examples at which the model has no gradient in its pixels."""
+        batch = next(self._batches(self.batch_size))
+        return zero_gradients(self.model, batch.x, batch.y)
+
+    def _perturb(self, batch: Batch, cell: Cell) -> Tensor:
+        change, level = cell.perturbation, cell.level
+        if isinstance(change, Attack):
+            return change(self.model, batch.x, batch.y, batch.ids, level, seed=self.seed)
+        if isinstance(change, Perturbation):
+            return self.protocol.perturb(batch.x, batch.ids, change, level, seed=self.seed)
+        raise UsageError(f"expected a Perturbation or an Attack in a cell, got {change!r}")
 
     def _probe(self) -> Batch:
         return next(self._batches(PROBE))

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from nfm.errors import UsageError
 from nfm.evaluate.noise import Clean, SaltAndPepper, WhiteNoise
-from nfm.evaluate.perturbation import Perturbation
+from nfm.evaluate.perturbation import Change
 from nfm.registry import Registry
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One column of a table: a perturbation at a level."""
+    """One column of a table: a perturbation or an attack, at a level."""
 
-    perturbation: Perturbation
+    perturbation: Change
     level: float
 
     @property
@@ -32,7 +32,7 @@ class Cell:
 Suite = Sequence[Cell]
 
 
-def cells(perturbation: Perturbation, levels: Iterable[float]) -> list[Cell]:
+def cells(perturbation: Change, levels: Iterable[float]) -> list[Cell]:
     """Return one cell a level."""
     return [Cell(perturbation, perturbation.check_level(level)) for level in levels]
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from nfm.data.examples import ExampleSet
 from nfm.errors import UsageError
+from nfm.evaluate.attack import Attack
 from nfm.evaluate.checks import Classifier, measuring
+from nfm.evaluate.honesty import flag_attacks
 from nfm.evaluate.outcomes import Outcomes
 from nfm.evaluate.protocols import EvaluationProtocol, choose_protocol
 from nfm.evaluate.report import Folder, Key, Report
@@ -49,6 +52,7 @@ def evaluate(
     """
     subject = Subject(model, examples, choose_protocol(protocol, model), check_seed(seed), batch_size)
     cells = choose_suite(suite)
+    subject.check_cells(cells)
     with measuring(model):
         problems = subject.problems(classes)
         if problems and not force:
@@ -65,25 +69,31 @@ def evaluate(
                 step = _teller(progress, cell, done=place * len(examples), total=len(cells) * len(examples))
                 outcomes = subject.measure(cell, force=force, step=step)
             measured[cell.key] = outcomes
-            report.add(
-                make_row(subject, cell, outcomes, report.identity, problems) | dict(tags or {}), outcomes
-            )
+            row = make_row(subject, cell, outcomes, report.identity, problems)
+            report.add(row | dict(tags or {}), outcomes)
             if folder and cell.key not in held:
                 folder.write(report.rows[-1], outcomes)
+        if flag_attacks(report, cells, subject.zero_gradients) and folder:
+            folder.rewrite(report.rows)
     return report
 
 
 def make_row(subject: Subject, cell: Cell, outcomes: Outcomes, identity: Row, problems: list[str]) -> Row:
     """Return the row of one cell: what was measured, its level in both units, the numbers and the flags."""
-    noise, protocol = cell.perturbation, subject.protocol
-    pixel, normalised = protocol.units(noise, cell.level)
+    change, protocol = cell.perturbation, subject.protocol
+    pixel, normalised = protocol.units(change, cell.level)
     few = [f"n<{FEW}"] if len(subject.examples) < FEW else []
     what = {
-        "perturbation": noise.label, "level": cell.level,
-        "level_pixel": pixel, "level_normalised": normalised,
-        "protocol": protocol.name, "flags": [*problems, *few, *protocol.flags(noise)],
-    }  # fmt: skip
-    return identity | outcomes.summary() | what
+        "perturbation": change.label,
+        "settings": asdict(change),
+        "level": cell.level,
+        "level_pixel": pixel,
+        "level_normalised": normalised,
+        "protocol": protocol.name,
+        "flags": [*problems, *few, *protocol.flags(change)],
+    }
+    eps = {"level_255": 255 * cell.level} if isinstance(change, Attack) else {}
+    return identity | outcomes.summary() | what | eps
 
 
 def _reuse(measured: Mapping[Key, Outcomes], cell: Cell) -> Outcomes | None:

@@ -47,7 +47,18 @@ def _parts(estimate: Estimate | None) -> tuple[str, str]:
 
 
 def _head(column: Column) -> str:
-    return "clean" if column == CLEAN else f"{SYMBOLS.get(column[0], column[0])}={column[1]:g}"
+    name, level = column
+    return "clean" if column == CLEAN else f"{SYMBOLS.get(name, name)}={show_level(level)}"
+
+
+def show_level(level: float) -> str:
+    """Return a level as people write it: ``0.1``, and ``8/255`` for what is a whole number of 255ths.
+
+    >>> show_level(0.2), show_level(8 / 255)
+    ('0.2', '8/255')
+    """
+    short, steps = f"{level:g}", round(level * 255)
+    return f"{steps}/255" if len(short) > 5 and abs(steps - level * 255) < 1e-6 else short
 
 
 def _lines(comparison: Comparison, spread: bool) -> list[list[str]]:
@@ -95,7 +106,7 @@ def _latex(comparison: Comparison, spread: bool) -> str:
     groups = [
         rf"\multicolumn{{{count}}}{{c}}{{{title} (\%)}}" for title, count in zip(titles, counts, strict=True)
     ]
-    levels = ["" if column == CLEAN else f"${column[1]:g}$" for column in columns]
+    levels = ["" if column == CLEAN else f"${show_level(column[1])}$" for column in columns]
     body = [
         [_escape(line[0]), *(cell.replace(" ± ", r" $\pm$ ").replace("–", "--") for cell in line[1:])]
         for line in _lines(comparison, spread)[1:]
