@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -45,6 +46,8 @@ def _rebuild(original: Mapping[Any, Any], content: dict[Any, Any]) -> Any:
     """Return a mapping of the original's own class; output classes that are dataclasses take keywords."""
     if dataclasses.is_dataclass(original):
         return type(original)(**content)
+    if isinstance(original, defaultdict):
+        return type(original)(original.default_factory, content)
     return type(original)(content)  # type: ignore[call-arg]
 
 
