@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nfm.config.build import Parts, build_run
+from nfm.config.runs import to_recipe
 from nfm.config.schema import Config
 from nfm.plots.training import training_curves
 from nfm.train.estimate import estimate
@@ -47,7 +48,7 @@ def train_run(config: Config, options: Options) -> Fit | None:
         made = fit(
             parts.model, parts.method, parts.data, optimizer=config.optimizer, schedule=config.schedule,
             settings=config.train, augment=parts.augment, out=out, resume=options.resume,
-            overwrite=options.overwrite, ranks=ranks, recipe=dataclasses.asdict(config),
+            overwrite=options.overwrite, ranks=ranks, recipe=to_recipe(config, parts.data),
         )  # fmt: skip
         if ranks.first:
             _finish(made, out, options)

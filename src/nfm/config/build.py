@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import torch
 from torch import nn
 
 from nfm.config.initial import take_weights
-from nfm.config.schema import Config, DataConfig, MethodConfig, ModelConfig
+from nfm.config.schema import Config, DataConfig, Facts, MethodConfig, ModelConfig
 from nfm.core.noise import Noise
-from nfm.data import CropFlip, load, to_unit
+from nfm.data import CropFlip, load
+from nfm.data.augment import RandomResizedCrop
+from nfm.data.autoaugment import AutoAugment
 from nfm.data.examples import Augment, DataSet
-from nfm.errors import ConfigError, UsageError, did_you_mean
+from nfm.errors import ConfigError, did_you_mean
 from nfm.method.feature_mixup import NoisyFeatureMixup
 from nfm.method.presets import PRESETS, preset
 from nfm.models import build as build_network
@@ -37,7 +38,7 @@ def build_run(config: Config) -> Parts:
     method = build_method(config.method, seed=config.train.seed)
     augment = build_augment(config.data)
     data = build_data(config.data)
-    return Parts(data, build_model(config.model, data, seed=config.train.seed), method, augment)
+    return Parts(data, build_model(config.model, facts_of(data), seed=config.train.seed), method, augment)
 
 
 def build_data(config: DataConfig) -> DataSet:
@@ -49,14 +50,19 @@ def build_data(config: DataConfig) -> DataSet:
     )  # fmt: skip
 
 
-def build_model(config: ModelConfig, data: DataSet, *, seed: int) -> nn.Module:
-    """Return the network that `config` names, for the shape, classes and normalisation of `data`."""
+def facts_of(data: DataSet) -> Facts:
+    """Return what a network must know of `data`."""
+    return Facts(data.shape, data.classes, data.mean, data.std)
+
+
+def build_model(config: ModelConfig, facts: Facts, *, seed: int) -> nn.Module:
+    """Return the network that `config` names, for the shape, classes and normalisation of its data."""
     mean, std = {
-        "data": (data.mean, data.std), "authors": (AUTHORS_MEAN, AUTHORS_STD), "none": (None, None),
+        "data": (facts.mean, facts.std), "authors": (AUTHORS_MEAN, AUTHORS_STD), "none": (None, None),
     }[config.normalisation]  # fmt: skip
-    channels, *size = data.shape
+    channels, *size = facts.shape
     model = build_network(
-        config.name, num_classes=data.num_classes, in_channels=channels, mean=mean, std=std, seed=seed,
+        config.name, num_classes=len(facts.classes), in_channels=channels, mean=mean, std=std, seed=seed,
         image_size=size[-1] if size else None, **config.options,
     )  # fmt: skip
     if config.init_from:
@@ -95,12 +101,5 @@ def build_augment(config: DataConfig) -> Augment | None:
     if config.augment == "crop_flip":
         return CropFlip(pad=4)  # the paper's recipe (ledger, "Training recipes")
     if config.augment == "autoaugment":
-        from nfm.data.autoaugment import AutoAugment
-
         return AutoAugment()
-    raise UsageError(f"data.augment: {config.augment!r} is for folders of images, not for {config.name!r}")
-
-
-def example_of(data: DataSet, count: int = 2) -> torch.Tensor:
-    """Return a few training examples as the network sees them."""
-    return to_unit(data.train.fetch(torch.arange(min(count, len(data.train)))))
+    return RandomResizedCrop()

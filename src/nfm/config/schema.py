@@ -70,6 +70,16 @@ class MethodConfig:
 
 
 @dataclass(frozen=True)
+class Facts:
+    """What a network must know of its data: the shape of an example, the classes, the normalisation."""
+
+    shape: tuple[int, ...]
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Config:
     """One run."""
 
