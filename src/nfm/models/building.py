@@ -38,9 +38,7 @@ def build(
     task = Task(num_classes, in_channels, image_size, mean, std)
     key = fold(check_seed(seed), "construct")
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        torch.default_generator.manual_seed(
-            key
-        )  # third-party networks draw from it; ours are drawn anew below
+        torch.default_generator.manual_seed(key)  # third-party networks draw from it, ours are drawn below
         prefix, colon, rest = name.partition(":")
         if colon:
             return ThirdParty(task, SOURCES[prefix](rest, task, options, seed))

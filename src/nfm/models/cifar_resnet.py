@@ -27,9 +27,8 @@ class PadShortcut(nn.Module):
 
 def _with_padding(inputs: int, outputs: int, stride: int) -> nn.Module:
     same = stride == 1 and inputs == outputs
-    return Block(
-        inputs, outputs, stride, shortcut=nn.Identity() if same else PadShortcut(outputs - inputs, stride)
-    )
+    shortcut = nn.Identity() if same else PadShortcut(outputs - inputs, stride)
+    return Block(inputs, outputs, stride, shortcut=shortcut)
 
 
 class CifarResNet(ConvNetwork):

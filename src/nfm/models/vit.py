@@ -42,9 +42,8 @@ class Attention(nn.Module):
         self.project = nn.Linear(dim, dim)
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (
-            self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        )  # each (B, heads, N, dim/heads)
+        qkv = self.qkv(x).unflatten(-1, (3, self.heads, -1))  # (B, N, 3, heads, dim / heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
         share = self.dropout if self.training else 0.0
         mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=share)
         return self.project(mixed.transpose(1, 2).flatten(2))
