@@ -158,7 +158,8 @@ class NoisyFeatureMixup:
 
 def _names(field: str, value: Sequence[str] | str | None) -> tuple[str, ...] | None:
     names = (value,) if isinstance(value, str) else value
-    if names is not None and (not all(isinstance(name, str) for name in names) or not len(names)):
+    usable = names is None or (isinstance(names, Sequence) and all(isinstance(name, str) for name in names))
+    if not usable or (names is not None and not len(names)):
         raise UsageError(f"{field}: expected one or more names, such as 'input' or 'layer*', got {value!r}")
     return None if names is None else tuple(names)
 
