@@ -10,6 +10,7 @@ from importlib import import_module
 VERBS = {
     "demo": "train three schemes on real digits and see what noise does to them (about a minute)",
     "train": "train a network by a recipe or by flags",
+    "evaluate": "measure a trained network under noise, salt and pepper",
     "check": "read a recipe and list all its errors at once",
     "copy": "hand out a recipe to change",
     "list": "list schemes, models, data, recipes",
@@ -22,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the first word; each verb brings its own."""
     top = argparse.ArgumentParser(
         prog="nfm", description="Noisy Feature Mixup inside any PyTorch network.",
-        epilog="verbs:\n" + "\n".join(f"  {name:<9}{about}" for name, about in VERBS.items())
+        epilog="verbs:\n" + "\n".join(f"  {name:<10}{about}" for name, about in VERBS.items())
         + "\n\n`nfm VERB --help` tells more of each.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip

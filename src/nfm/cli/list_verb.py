@@ -25,6 +25,8 @@ def columns(lines: Iterable[Sequence[str]]) -> str:
     long  two
     """
     cells = [list(line) for line in lines]
+    if not cells:
+        return "none"
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -49,24 +51,14 @@ def _models(given: argparse.Namespace) -> Iterable[Sequence[str]]:
 def _data(given: argparse.Namespace) -> Iterable[Sequence[str]]:
     from nfm.data import available
 
-    rows = available(given.data_root)
-    head = ("name", "here", "size", "classes", "where")
-    return [
-        head,
-        *(
-            tuple(str(_cell(row, name)) for name in ("name", "present", "size", "classes", "where"))
-            for row in rows
-        ),
-    ]
+    head = ("name", "present", "size", "classes", "where")
+    return [head, *([_cell(row.get(name)) for name in head] for row in available(given.data_root))]
 
 
-def _cell(row: dict[str, object], name: str) -> object:
-    value = row.get(name)
-    return (
-        {True: "yes", False: "no", None: "-"}.get(value, value)
-        if value is None or isinstance(value, bool)
-        else value
-    )
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None else str(value)
 
 
 def _recipes(given: argparse.Namespace) -> Iterable[Sequence[str]]:

@@ -39,12 +39,9 @@ def run(given: argparse.Namespace) -> None:
         if not equals:
             raise UsageError(f"--option: expected NAME=VALUE, such as width=0.25, got {option!r}")
         options[name] = parse_value(value)
+    image_size = None if vectors else size
     model = build(
-        given.name,
-        num_classes=given.classes,
-        in_channels=given.channels,
-        image_size=None if vectors else size,
-        **options,
+        given.name, num_classes=given.classes, in_channels=given.channels, image_size=image_size, **options
     )
     example = torch.zeros(2, given.channels, *(() if vectors else (size, size)))
     print(format_description(describe(model, example)))
