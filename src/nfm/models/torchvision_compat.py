@@ -33,6 +33,7 @@ def import_torchvision(purpose: str) -> ModuleType:
 
 
 def _import_declaring_operators() -> ModuleType:
+    _forget_failed_import()  # one that failed earlier in this process
     try:
         return importlib.import_module("torchvision")
     except RuntimeError as error:
@@ -42,6 +43,12 @@ def _import_declaring_operators() -> ModuleType:
     _declared.append(library)
     for operator in OPERATORS:
         library.define(operator + SCHEMA)
-    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
-        del sys.modules[name]  # what the failed import left behind
+    _forget_failed_import()
     return importlib.import_module("torchvision")
+
+
+def _forget_failed_import() -> None:
+    """Drop the submodules that a failed import leaves behind: a second import would not bind them."""
+    if "torchvision" not in sys.modules:
+        for name in [name for name in sys.modules if name.startswith("torchvision.")]:
+            del sys.modules[name]
