@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import torch.fx
 from torch import nn
@@ -116,24 +116,34 @@ def _cuts(model: nn.Module, candidates: set[str]) -> set[str] | None:
         return None
     calls = {node.target: node for node in graph.nodes if node.op == "call_module"}
     inputs = [node for node in graph.nodes if node.op == "placeholder"]
-    required = [node for node in inputs if not node.args]  # masks and the like have defaults, mostly
-    for sources in (required or inputs, inputs[:1]):
+    for sources in (inputs, _without_masks(inputs)):
         cuts = {name for name in candidates if name in calls and not _bypassed(sources, calls[name])}
         if cuts:
             return cuts
     return set()
 
 
+def _without_masks(inputs: list[torch.fx.Node]) -> list[torch.fx.Node]:
+    """Return the first input and those others that go through a layer of their own.
+
+    A mask goes beside the first input into every block; it leads around them all and carries nothing.
+    """
+    main = _reached(inputs[:1])
+    own = [node for node in inputs[1:] if any(n.op == "call_module" for n in _reached([node], avoid=main))]
+    return [*inputs[:1], *own]
+
+
+def _reached(sources: list[torch.fx.Node], *, avoid: Collection[torch.fx.Node] = ()) -> set[torch.fx.Node]:
+    """Return the nodes that depend on `sources`, those themselves included, not going through `avoid`."""
+    seen = set(sources)
+    queue = deque(sources)
+    while queue:
+        users = {user for user in queue.popleft().users if user not in avoid} - seen
+        seen |= users
+        queue.extend(users)
+    return seen
+
+
 def _bypassed(sources: list[torch.fx.Node], site: torch.fx.Node) -> bool:
     """Tell whether the output can be reached from one of `sources` without passing `site`."""
-    queue = deque(sources)
-    seen = set(queue)
-    while queue:
-        node = queue.popleft()
-        if node.op == "output":
-            return True
-        for user in node.users:
-            if user is not site and user not in seen:
-                seen.add(user)
-                queue.append(user)
-    return False
+    return any(node.op == "output" for node in _reached(sources, avoid={site}))
