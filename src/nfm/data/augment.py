@@ -114,19 +114,19 @@ class RandomResizedCrop:
         left, top = (width - w) // 2, (height - h) // 2
         return left, top, left + w, top + h
 
-    def mirrors(self, draws: NDArray[np.float64]) -> list[bool]:
-        return [bool(chance < self.flip) for chance in draws[:, -1]]
+    def cut(self, image: Tensor, draw: NDArray[np.float64]) -> Tensor:
+        """Return the random part of one image (C,H,W), scaled and perhaps mirrored."""
+        left, top, right, bottom = self.box(image.shape[2], image.shape[1], draw)
+        part = image[None, :, top:bottom, left:right]
+        scaled = interpolate(part, (self.size, self.size), mode="bilinear", antialias=True)[0]
+        return scaled.flip(-1) if draw[-1] < self.flip else scaled
 
     def __call__(self, images: Tensor, ids: Tensor, *, key: int) -> Tensor:
         """Return new images (n,C,size,size) of the same dtype."""
-        height, width = image_array(images).shape[2:]
-        draws = self.draws(ids, key=key)
+        image_array(images)
         out = images.new_empty(len(images), images.shape[1], self.size, self.size)
-        for i, mirror in enumerate(self.mirrors(draws)):
-            left, top, right, bottom = self.box(width, height, draws[i])
-            part = images[i : i + 1, :, top:bottom, left:right]
-            scaled = interpolate(part, (self.size, self.size), mode="bilinear", antialias=True)
-            out[i] = (scaled.flip(-1) if mirror else scaled)[0]
+        for target, image, draw in zip(out, images, self.draws(ids, key=key), strict=True):
+            target.copy_(self.cut(image, draw))
         return out
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -92,28 +92,23 @@ class EncodedImages:
 
     def fetch(self, indices: Tensor, *, augment: Augment | None = None, key: int = 0) -> Tensor:
         """Return the images at `indices`; RandomResizedCrop cuts from the whole image, not from the view."""
-        ids = self.ids[indices]
+        places, ids = self.places[indices].tolist(), self.ids[indices]
         if isinstance(augment, RandomResizedCrop):
-            return self._random_views(self.places[indices].tolist(), ids, augment, key)
-        images = torch.empty((len(indices), *self.shape), dtype=torch.uint8)
-        views = images.numpy()
-        for target, place in zip(views, self.places[indices].tolist(), strict=True):
-            target[:] = pixels(self._view(place))
+            return self._random_views(places, augment, augment.draws(ids, key=key))
+        images = torch.empty((len(places), *self.shape), dtype=torch.uint8)
+        for target, place in zip(images, places, strict=True):
+            target.copy_(pixels(self._view(place)))
         return images if augment is None else augment(images, ids, key=key)
 
     def decoded(self) -> Examples:
         """Return all examples decoded, in memory."""
         return Examples(self.fetch(torch.arange(len(self))), self.labels, self.ids)
 
-    def _random_views(self, places: list[int], ids: Tensor, crop: RandomResizedCrop, key: int) -> Tensor:
+    def _random_views(self, places: list[int], crop: RandomResizedCrop, draws: NDArray[np.float64]) -> Tensor:
         images = torch.empty((len(places), 3, crop.size, crop.size), dtype=torch.uint8)
-        draws = crop.draws(ids, key=key)
-        rows = zip(images.numpy(), places, draws, crop.mirrors(draws), strict=True)
-        for target, place, draw, mirror in rows:
+        for target, place, draw in zip(images, places, draws, strict=True):
             image = open_image(self.blobs.read(place), self.blobs.name(place))
-            part = image.resize((crop.size, crop.size), BILINEAR, box=crop.box(*image.size, draw))
-            view = pixels(part)
-            target[:] = view[:, :, ::-1] if mirror else view
+            target.copy_(crop.cut(pixels(image), draw))
         return images
 
     def _view(self, place: int) -> Image:
@@ -164,9 +159,9 @@ def middle(image: Image, size: int) -> Image:
     return image.crop((left, top, left + size, top + size))
 
 
-def pixels(image: Image) -> NDArray[Any]:
+def pixels(image: Image) -> Tensor:
     """Return uint8 (3,H,W)."""
-    return np.asarray(image).transpose(2, 0, 1)
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1)
 
 
 def bad_images(examples: EncodedImages) -> dict[int, str]:
