@@ -21,7 +21,7 @@ def tar(path: Path, *members: tuple[str, bytes, Change | None]) -> Path:
             info.size = len(content)
             if change:
                 change(info)
-            archive.addfile(info, io.BytesIO(content[: info.size]))
+            archive.addfile(info, io.BytesIO(content) if info.size == len(content) else None)
     return path
 
 
@@ -30,6 +30,14 @@ def of_type(kind: bytes, target: str = "") -> Change:
         info.type, info.linkname, info.size = kind, target, 0
 
     return change
+
+
+def sparse(info: tarfile.TarInfo) -> None:
+    info.type = tarfile.GNUTYPE_SPARSE
+
+
+def huge(info: tarfile.TarInfo) -> None:
+    info.size = 10**13
 
 
 def setuid(info: tarfile.TarInfo) -> None:
@@ -52,6 +60,9 @@ HOSTILE = {
     "twice": [("set/b", b"1", None), ("set/b", b"2", None)],
     "twice but for case": [("set/b", b"1", None), ("SET/B", b"2", None)],
     "backslash": [("set\\..\\..\\evil", b"x", None)],
+    "sparse": [("set/holes", b"x" * 512, sparse)],
+    "ten terabytes": [("set/huge", b"x", huge)],
+    "file and folder": [("set/a.txt/inner", b"x", None)],
     "drive": [("c:evil", b"x", None)],
 }
 

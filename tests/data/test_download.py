@@ -131,11 +131,11 @@ def test_progress_is_told_on_standard_error(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_every_built_in_address_is_https() -> None:
-    from nfm.data import cifar_files, corrupted_files, idx_files, imagenet, svhn
+    from nfm.data import cifar_c_files, cifar_files, idx_files, imagenet, svhn
 
     addresses = [
         cifar_files.ADDRESS, svhn.ADDRESS, imagenet.TINY_ADDRESS, idx_files.MNIST.address,
-        idx_files.FASHION.address, corrupted_files.CIFAR10_C.address, corrupted_files.CIFAR100_C.address,
+        idx_files.FASHION.address, cifar_c_files.CIFAR10_C.address, cifar_c_files.CIFAR100_C.address,
     ]  # fmt: skip
     assert all(address.startswith("https://") for address in addresses)
     assert callable(open_https)

@@ -5,7 +5,7 @@ from nfm.data.autoaugment import AutoAugment
 from nfm.data.batches import Batch, Batches
 from nfm.data.catalog import available, load
 from nfm.data.check import check_examples
-from nfm.data.corrupted import Corrupted, corrupted
+from nfm.data.cifar_c import Corrupted, corrupted
 from nfm.data.encoded import EncodedImages, bad_images
 from nfm.data.examples import Augment, DataSet, Examples, ExampleSet, to_unit
 from nfm.data.source import DATA, Request, Source

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import stat
 import tarfile
@@ -35,7 +36,7 @@ def extract(archive: Path, target: Path, *, max_bytes: int = MAX_BYTES) -> list[
     with _opened(archive) as opened:
         members = list(_members(opened, archive))
         _check(members, archive, max_bytes)
-        draft = target.with_name(f".{target.name}.extracting")
+        draft = target.with_name(f".{target.name}.{os.getpid()}.extracting")
         shutil.rmtree(draft, ignore_errors=True)
         try:
             files = [_write(opened, member, draft, archive) for member in members if not member.folder]

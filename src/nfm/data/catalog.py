@@ -8,7 +8,7 @@ from pathlib import Path
 from nfm.data import (  # noqa: F401 - each adds its sources to DATA
     arrays,
     cifar,
-    corrupted,
+    cifar_c,
     digits,
     folder,
     hub,

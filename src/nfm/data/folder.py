@@ -99,7 +99,7 @@ def load_folder(name: str, folder: Path) -> DataSet:
 
 
 def _build(request: Request) -> DataSet:
-    return load_folder("imagefolder", Path(request.argument))
+    return load_folder("imagefolder", Path(request.argument).expanduser())
 
 
 DATA.add(

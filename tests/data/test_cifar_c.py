@@ -1,7 +1,6 @@
 """The published corruptions: severities in order, labels tiled, files as they should be."""
 
 import hashlib
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,9 @@ import numpy as np
 import pytest
 
 from nfm.data import Corrupted, corrupted, load
-from nfm.data.corrupted_files import AUTHORS, CIFAR10_C, CIFAR100_C, CORRUPTIONS, STANDARD
+from nfm.data.cifar_c import BASES
+from nfm.data.cifar_c_files import AUTHORS, CIFAR10_C, CIFAR100_C, CORRUPTIONS, STANDARD
+from nfm.data.cifar_files import CIFAR10
 from nfm.errors import DataError, UsageError
 
 TEST_LABELS = np.random.default_rng(0).integers(0, 10, 10_000, dtype=np.uint8)
@@ -117,8 +118,7 @@ def test_published_files_are_held_against_their_md5(folder: Path, monkeypatch: p
     digests[0] = hashlib.md5((folder / "labels.npy").read_bytes()).hexdigest()
     digests[1 + CORRUPTIONS.index("fog")] = hashlib.md5((folder / "fog.npy").read_bytes()).hexdigest()
     small = replace(CIFAR10_C, md5=" ".join(digests))
-    bases = sys.modules["nfm.data.corrupted"].BASES  # the package's name `corrupted` is the function
-    monkeypatch.setitem(bases, "cifar10-c", (bases["cifar10-c"][0], small))
+    monkeypatch.setitem(BASES, "cifar10-c", (CIFAR10, small))
     assert len(found.examples("fog", 1)) == 10_000
 
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from nfm.data.archive import extract
 from nfm.data.cifar import load_cifar
-from nfm.data.cifar_files import CIFAR10, CIFAR100
-from nfm.data.corrupted_files import (
+from nfm.data.cifar_c_files import (
     CIFAR10_C,
     CIFAR100_C,
     CORRUPTIONS,
@@ -19,6 +18,7 @@ from nfm.data.corrupted_files import (
     SEVERITIES,
     CorruptedFiles,
 )
+from nfm.data.cifar_files import CIFAR10, CIFAR100
 from nfm.data.download import fetch
 from nfm.data.examples import DataSet, Examples, in_memory
 from nfm.data.files import Pin, find_file, find_folder, missing, verify
