@@ -1,6 +1,7 @@
 """The published corruptions: severities in order, labels tiled, files as they should be."""
 
 import hashlib
+import tarfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nfm.data import Corrupted, corrupted, load
+from nfm.data import Corrupted, DataSet, cifar_c, corrupted, load
 from nfm.data.cifar_c import BASES
 from nfm.data.cifar_c_files import AUTHORS, CIFAR10_C, CIFAR100_C, CORRUPTIONS, STANDARD
 from nfm.data.cifar_files import CIFAR10
+from nfm.data.examples import empty_like, in_memory
+from nfm.data.files import Pin, digest
 from nfm.errors import DataError, UsageError
 
 TEST_LABELS = np.random.default_rng(0).integers(0, 10, 10_000, dtype=np.uint8)
@@ -143,3 +146,36 @@ def test_the_tables_are_whole() -> None:
     # Two that other sources give for single files.
     assert CIFAR10_C.pin("jpeg_compression").digest == "2b9cc4c864e0193bb64db8d7728f8187"
     assert CIFAR10_C.pin("saturate").digest == "1cfae0964219c5102abbb883e538cc56"
+
+
+def test_the_name_puts_the_corruption_in_place_of_the_test_part(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean = in_memory(np.zeros((30, 3, 32, 32), np.uint8), np.arange(30) % 10)
+    data = DataSet("cifar10", clean, empty_like(clean), clean, CIFAR10.classes, CIFAR10.mean, CIFAR10.std)
+    monkeypatch.setattr(cifar_c, "load_cifar", lambda cifar, request: data)
+    monkeypatch.setattr(cifar_c, "verify", lambda path, pin: path)
+    cifar_c._verify_once.cache_clear()
+    loaded = load("cifar10-c:fog:4", root=folder.parent, validation=0)
+    assert len(loaded.train) == 30
+    assert (loaded.test.images[:, 1, 0, 0] == 4).all()  # type: ignore[attr-defined]
+    assert loaded.source["corruption"] == "fog"
+    cifar_c._verify_once.cache_clear()
+
+
+@pytest.mark.parametrize("download", [False, True])
+def test_the_archive_is_extracted_into_the_cache(
+    folder: Path, tmp_path: Path, bare_machine: Path, monkeypatch: pytest.MonkeyPatch, download: bool
+) -> None:
+    archive = tmp_path / "far" / "CIFAR-10-C.tar"
+    archive.parent.mkdir()
+    with tarfile.open(archive, "w") as tar:
+        tar.add(folder / "labels.npy", "CIFAR-10-C/labels.npy")
+    small = replace(CIFAR10_C, archive=Pin(archive.name, digest(archive)))
+    monkeypatch.setitem(BASES, "cifar10-c", (CIFAR10, small))
+    monkeypatch.setattr(cifar_c, "fetch", lambda url, target, pin: archive)
+    found = corrupted("cifar10-c", root=tmp_path if download else archive.parent, download=download)
+    assert found.folder == bare_machine / "CIFAR-10-C"
+    assert np.array_equal(np.load(found.folder / "labels.npy"), np.tile(TEST_LABELS, 5))
+    with pytest.raises(DataError, match="has here: none"):
+        found.examples("fog", 1)

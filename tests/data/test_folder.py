@@ -1,6 +1,7 @@
 """Folders of images, ImageNet and its relatives."""
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,9 @@ import torch
 from PIL import Image
 
 from nfm.data import EncodedImages, RandomResizedCrop, load
-from nfm.data.imagenet import RESTRICTED, in_groups
+from nfm.data import imagenet as imagenet_module
+from nfm.data.files import Pin, digest
+from nfm.data.imagenet import RESTRICTED, TINY, in_groups
 from nfm.errors import DataError
 
 
@@ -166,3 +169,18 @@ def test_an_imagenet_of_fewer_classes_is_refused(imagenet: Path, tmp_path: Path)
         (tmp_path / "imagenet" / part / "n01440764").symlink_to(source)
     with pytest.raises(DataError, match="expected 1000 class folders, got 1"):
         load("imagenet", root=tmp_path)
+
+
+@pytest.mark.parametrize("download", [False, True])
+def test_tiny_imagenets_archive_is_extracted_into_the_cache(
+    tmp_path: Path, bare_machine: Path, monkeypatch: pytest.MonkeyPatch, download: bool
+) -> None:
+    folder = tiny(tmp_path / "made")
+    archive = Path(shutil.make_archive(str(tmp_path / "far" / TINY), "zip", folder.parent, TINY))
+    with pytest.raises(DataError, match="expected sha256 6198c8ae"):
+        load("tiny-imagenet", root=archive.parent)
+    monkeypatch.setattr(imagenet_module, "TINY_ARCHIVE", Pin(archive.name, digest(archive)))
+    monkeypatch.setattr(imagenet_module, "fetch", lambda url, target, pin: archive)
+    data = load("tiny-imagenet", root=tmp_path if download else archive.parent, download=download)
+    assert data.source["folder"] == str(bare_machine / TINY)
+    assert len(data.test) == 6

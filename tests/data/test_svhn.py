@@ -61,3 +61,21 @@ def test_files_are_found_and_verified(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(svhn_module, "TEST", Pin("test_32x32.mat", digest))
     data = load("svhn", root=tmp_path, validation=0)
     assert len(data.train) == len(data.test) == 12
+
+
+def test_a_download_fetches_both_files(bare_machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = mat(X=IMAGES, y=LABELS)
+    asked: list[str] = []
+
+    def fetch(url: str, target: Path, pin: Pin) -> None:
+        asked.append(url)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+
+    monkeypatch.setattr(svhn_module, "fetch", fetch)
+    for name in ("TRAIN", "TEST"):
+        pin = Pin(getattr(svhn_module, name).name, hashlib.sha256(content).hexdigest())
+        monkeypatch.setattr(svhn_module, name, pin)
+    data = load("svhn", download=True, validation=0)
+    assert data.source["folder"] == str(bare_machine / "svhn")
+    assert asked == [svhn_module.ADDRESS + name for name in ("train_32x32.mat", "test_32x32.mat")]
