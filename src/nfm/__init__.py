@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nfm.method.boundaries import find_sites
     from nfm.method.feature_mixup import NoisyFeatureMixup, Outcome
     from nfm.method.presets import preset
+    from nfm.train.fit import fit
 
 _HOMES = {
     "Draw": "nfm.core.draw",
@@ -26,11 +27,12 @@ _HOMES = {
     "Outcome": "nfm.method.feature_mixup",
     "attach": "nfm.method.attach",
     "find_sites": "nfm.method.boundaries",
+    "fit": "nfm.train.fit",
     "preset": "nfm.method.presets",
 }
 
 __all__ = [
-    "Draw", "Mixer", "NFMError", "Noise", "NoisyFeatureMixup", "Outcome", "attach", "find_sites", "preset",
+    "Draw", "Mixer", "NFMError", "Noise", "NoisyFeatureMixup", "Outcome", "attach", "find_sites", "fit", "preset",
 ]  # fmt: skip
 
 

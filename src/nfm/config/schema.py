@@ -19,11 +19,14 @@ Normalisation = Literal["data", "authors", "none"]
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which data, how much of it, and how it is augmented."""
+    """Which data, how much of it, and how it is augmented.
+
+    `validation` is the share of the training part held out; left out, it is the source's own, or a tenth.
+    """
 
     name: str = "digits"
     root: str = ""
-    validation: float = 0.1
+    validation: float | None = None
     subset: int = 0
     label_noise: float = 0.0
     imbalance: float = 1.0
