@@ -192,3 +192,13 @@ class Recurrent(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         states, _ = self.rnn(x.transpose(0, 1) if self.time_first else x)
         return self.head(states[-1] if self.time_first else states[:, -1])
+
+
+def run_by_hand(net: Mlp, x: Tensor, draw: Any) -> Tensor:
+    """Return the output of `net` with `draw` applied at its site, without any hook."""
+    h, mixed = x, draw.choice.again()
+    for name, stage in (("input", nn.Identity()), *((name, getattr(net, name)) for name in Mlp.sites[1:])):
+        h = stage(h)
+        if name == draw.site:
+            h = mixed.apply(h)
+    return net.head(h)
