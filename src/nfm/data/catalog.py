@@ -47,8 +47,8 @@ def load(
     Then, on the training part alone, in this order: subset (a class-balanced number of examples), imbalance
     (most over least frequent class), label_noise (the probability of another label).
 
-    >>> [len(part) for part in (load("circles").train, load("circles:1000").test)]
-    [300, 400]
+    >>> len(load("circles").train), len(load("circles:1000").test)
+    (300, 400)
     """
     source, argument = parse(name)
     seed = check_seed(seed)
