@@ -42,6 +42,13 @@ class Optimizer:
                 raise UsageError(f"optimizer.{name}: expected a finite number, 0 or greater, got {value!r}")
         if self.nesterov and self.momentum == 0:
             raise UsageError("optimizer.nesterov: expected a momentum above 0 with it, got 0")
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise UsageError(f"optimizer.betas: expected two numbers from 0 to below 1, got {self.betas}")
+        for glob, rate in self.rates.items():
+            if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < float("inf"):
+                raise UsageError(
+                    f"optimizer.rates.{glob}: expected a finite factor, 0 or greater, got {rate!r}"
+                )
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """Return the torch optimizer of `model`'s trainable parameters; rated-0 ones are frozen."""
