@@ -10,7 +10,7 @@ from typing import Any, Protocol, TextIO
 
 @dataclass(frozen=True)
 class Moment:
-    """Where a run stands: steps done and in all, the loss, and the examples seen in this session."""
+    """Where a run stands: steps done and in all, the loss; steps done before this session, examples in it."""
 
     epoch: int
     epochs: int
@@ -19,6 +19,7 @@ class Moment:
     loss: float
     examples: int
     probe: float | None = None
+    earlier: int = 0
 
 
 class Progress(Protocol):
@@ -58,10 +59,10 @@ def describe(moment: Moment, seconds: float) -> str:
 
 def seconds_left(moment: Moment, seconds: float) -> str:
     """Return the time left at the speed so far, as ``1:02:03`` or ``2:03``."""
-    done = getattr(moment, "step", 0)
-    if not done or not seconds:
+    done = moment.step - moment.earlier
+    if done <= 0 or not seconds:
         return "-:--"
-    left = int(seconds * (moment.steps - done) / done)
+    left = int(seconds * (moment.steps - moment.step) / done)
     hours, minutes = left // 3600, left // 60 % 60
     return f"{hours}:{minutes:02d}:{left % 60:02d}" if hours else f"{minutes}:{left % 60:02d}"
 
