@@ -29,4 +29,5 @@ class StopFlag:
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+            # None: a handler that Python did not set and cannot put back.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # type: ignore[arg-type]
