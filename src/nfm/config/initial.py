@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
+from typing import BinaryIO
 
 import torch
 from torch import Tensor, nn
@@ -10,16 +12,16 @@ from torch import Tensor, nn
 from nfm.errors import CheckpointError
 from nfm.models import find_head
 from nfm.train import checkpoint
-from nfm.train.folder import BEST, CHECKPOINTS
+from nfm.train.folder import CHECKPOINTS
 from nfm.train.state import load_weights
 
-_WRAPPERS = ("module.", "_orig_mod.", "model.")
+_WRAPPERS = ("module.", "_orig_mod.", "model.")  # of DDP, torch.compile, Lightning
 
 
 def take_weights(model: nn.Module, source: str) -> None:
     """Load the weights of `source` into `model`; a head of other classes stays new."""
-    weights = read_weights(Path(source))
     own = model.state_dict()
+    weights = _stripped(read_weights(Path(source)), own)
     head = find_head(model)
     for name, value in own.items():
         if name.startswith(f"{head}.") and (name not in weights or weights[name].shape != value.shape):
@@ -32,44 +34,60 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
     A torch file is read with `weights_only`: one that is a pickled network is refused, never run.
     """
-    if path.is_dir():
-        return _of_run(path)
-    if path.suffix in (".json", ".safetensors") and path.with_suffix(".json").exists():
-        return _stripped(checkpoint.load(path.with_suffix(""))[0])
-    if not path.exists():
-        raise CheckpointError(f"no file or run {path}; expected a run folder, a .safetensors or a .pt file")
     try:
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
+        if path.is_dir():
+            return _of_run(path)
+        if path.suffix in (".json", ".safetensors") and path.with_suffix(".json").exists():
+            return _of_checkpoint(path.with_suffix(""))
+        if path.suffix == ".safetensors":
+            return checkpoint.parse_tensors(path.read_bytes(), path)
+        with path.open("rb") as file:
+            return _of_torch(file, path)
+    except OSError as error:
+        raise CheckpointError(
+            f"cannot read {path}: {error.strerror}; expected a run folder, a .safetensors or a .pt file"
+        ) from None
+
+
+def _of_torch(file: BinaryIO, path: Path) -> dict[str, Tensor]:
+    try:
+        loaded = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds for a bad file
+        reason = (str(error).splitlines() or [""])[0]
         raise CheckpointError(
             f"{path}: expected weights that load without running code, got {type(error).__name__}: "
-            f"{str(error).splitlines()[0]}; save model.state_dict() instead of the whole network"
+            f"{reason}; save model.state_dict() instead of the whole network"
         ) from None
     content = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else loaded
-    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
+    if not isinstance(content, dict) or not all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in content.items()
+    ):
         raise CheckpointError(f"{path}: expected a state dict of tensors, got {type(content).__name__}")
-    return _stripped(content)
+    return dict(content)
 
 
 def _of_run(path: Path) -> dict[str, Tensor]:
     """Return the best weights of a run by validation, or the last ones."""
     folder = path / CHECKPOINTS
-    if (folder / f"{BEST}.json").exists():
-        return checkpoint.load(folder / BEST)[0]
-    for newest, problem in checkpoint.newest(folder):
-        if problem is None:
-            return _stripped(checkpoint.load(newest)[0])
-    raise CheckpointError(f"{path}: expected the folder of a run with a whole checkpoint, found none")
+    for kind in (checkpoint.BEST, checkpoint.LAST):
+        found = checkpoint.found_in(folder, kind)
+        if found:
+            return _of_checkpoint(found[0])
+    raise CheckpointError(f"{path}: expected the folder of a run with a checkpoint, found none")
 
 
-def _stripped(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the network's own tensors, without the prefixes of wrappers and of our checkpoints."""
-    if any(name.startswith("average.") for name in tensors):
-        return {
-            name.removeprefix("average."): v for name, v in tensors.items() if name.startswith("average.")
-        }
-    kept = {name: value for name, value in tensors.items() if not name.startswith("optimizer.")}
-    for prefix in _WRAPPERS:
-        if kept and all(name.startswith(prefix) for name in kept):
-            kept = {name.removeprefix(prefix): value for name, value in kept.items()}
-    return kept
+def _of_checkpoint(path: Path) -> dict[str, Tensor]:
+    """Return the network's own tensors of one of our checkpoints: the average where there is one."""
+    tensors = checkpoint.load(path)[0]
+    if path.name.startswith(checkpoint.BEST):
+        return tensors
+    prefix = "average." if any(name.startswith("average.") for name in tensors) else "model."
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def _stripped(weights: dict[str, Tensor], own: Collection[str]) -> dict[str, Tensor]:
+    """Return `weights` without the prefixes of wrappers, unless the network's own names begin so."""
+    foreign = [prefix for prefix in _WRAPPERS if not all(name.startswith(prefix) for name in own)]
+    while prefix := next((p for p in foreign if weights and all(n.startswith(p) for n in weights)), ""):
+        weights = {name.removeprefix(prefix): value for name, value in weights.items()}
+    return weights

@@ -1,27 +1,28 @@
-"""Checkpoints: inert (safetensors), atomic, checksummed; the last two are kept.
+"""Checkpoints: inert (safetensors), atomic, checksummed; the last two are kept, and the best.
 
 A checkpoint is a pair of files, ``NAME.safetensors`` and ``NAME.json``. The second is written after the first
-and holds its SHA-256 and everything that is no tensor, so a pair is whole or is no checkpoint.
+and holds its SHA-256 and everything that is no tensor, so a pair is whole or is no checkpoint. A name holds
+its step, so that a pair is never replaced by another one half by half.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from nfm.errors import CheckpointError, EnvironmentProblem, need
+from nfm.errors import CheckpointError, need
 from nfm.results import write_atomically
+from nfm.train.disk import writing
 
 FORMAT = 1
-KEPT = 2
-_STEP = "step-"
+LAST, BEST = "step", "best"
+KEPT = {LAST: 2, BEST: 1}
+_MANIFEST = {"format": int, "sha256": str, "size": int, "facts": dict}
 
 
 def _safetensors() -> Any:
@@ -45,30 +46,32 @@ def save(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) ->
         "facts": facts,
     }
     text = json.dumps(manifest, sort_keys=True, allow_nan=False)
-    try:
+    with writing(f"a checkpoint of {len(content):,} bytes,", path):
         write_atomically(path.with_suffix(".safetensors"), content)
         write_atomically(path.with_suffix(".json"), text.encode())
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG):
-            raise
-        free = shutil.disk_usage(path.parent).free if path.parent.exists() else 0
-        raise EnvironmentProblem(
-            f"cannot write checkpoint {path} ({len(content):,} bytes): {error.strerror}, {free:,} bytes "
-            "free; the checkpoints before it are kept; make room and start again with --resume auto"
-        ) from error
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors and the facts of the checkpoint `path`; refuse it if one bit is not as written."""
-    facts = read_manifest(path)
-    content = _read(path.with_suffix(".safetensors"))
+    manifest = read_manifest(path)
+    file = path.with_suffix(".safetensors")
+    content = _read(file)
     digest = hashlib.sha256(content).hexdigest()
-    if len(content) != facts["size"] or digest != facts["sha256"]:
+    if len(content) != manifest["size"] or digest != manifest["sha256"]:
         raise CheckpointError(
-            f"{path.with_suffix('.safetensors')}: checksum: expected {facts['size']:,} bytes with SHA-256 "
-            f"{facts['sha256'][:12]}..., got {len(content):,} with {digest[:12]}...; the file is damaged"
+            f"{file}: checksum: expected {manifest['size']:,} bytes with SHA-256 "
+            f"{manifest['sha256'][:12]}..., got {len(content):,} with {digest[:12]}...; the file is damaged"
         )
-    return _safetensors().load(content), facts["facts"]
+    return parse_tensors(content, file), manifest["facts"]
+
+
+def parse_tensors(content: bytes, file: Path) -> dict[str, Tensor]:
+    """Return the tensors of a safetensors file."""
+    library = _safetensors()
+    try:
+        return library.load(content)
+    except Exception as error:  # the library has an error class of its own, and lets others through
+        raise CheckpointError(f"{file}: expected tensors in the safetensors format, got {error}") from None
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -76,10 +79,11 @@ def read_manifest(path: Path) -> dict[str, Any]:
     file = path.with_suffix(".json")
     try:
         manifest = json.loads(_read(file))
-        if set(manifest) != {"format", "sha256", "size", "facts"}:
-            raise ValueError(f"keys {sorted(manifest)}")
-    except (ValueError, TypeError) as error:
-        raise CheckpointError(f"{file}: expected the manifest of a checkpoint, got {error}") from None
+        wrong = {name for name, kind in _MANIFEST.items() if not isinstance(manifest[name], kind)}
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise CheckpointError(f"{file}: expected the manifest of a checkpoint, got {error!r}") from None
+    if wrong or set(manifest) != set(_MANIFEST):
+        raise CheckpointError(f"{file}: expected the manifest of a checkpoint, got the keys {list(manifest)}")
     if manifest["format"] != FORMAT:
         raise CheckpointError(
             f"{file}: expected checkpoint format {FORMAT}, got {manifest['format']!r}; "
@@ -95,37 +99,35 @@ def _read(file: Path) -> bytes:
         raise CheckpointError(f"cannot read {file}: {error.strerror}") from None
 
 
-def step_path(folder: Path, step: int) -> Path:
-    """Return the name of the checkpoint after `step` steps."""
-    return folder / f"{_STEP}{step:010d}"
+def path_of(folder: Path, kind: str, step: int) -> Path:
+    """Return the name of the checkpoint of `kind` after `step` steps."""
+    return folder / f"{kind}-{step:010d}"
 
 
-def steps_in(folder: Path) -> list[Path]:
-    """Return the checkpoints of a folder, the newest first, whole or not."""
-    return sorted((file.with_suffix("") for file in folder.glob(f"{_STEP}*.json")), reverse=True)
+def found_in(folder: Path, kind: str) -> list[Path]:
+    """Return the checkpoints of `kind` in a folder, the newest first, whole or not."""
+    return sorted((file.with_suffix("") for file in folder.glob(f"{kind}-*.json")), reverse=True)
 
 
-def newest(folder: Path) -> Iterator[tuple[Path, CheckpointError | None]]:
-    """Yield the checkpoints of a folder from the newest on, each with what is wrong with it, if anything."""
-    for path in steps_in(folder):
-        try:
-            load(path)
-        except CheckpointError as error:
-            yield path, error
-        else:
-            yield path, None
+def set_aside(path: Path) -> None:
+    """Rename a damaged checkpoint so that it is neither counted nor read again, and nothing of it is lost."""
+    with writing("the name of", path):
+        for file in (path.with_suffix(".json"), path.with_suffix(".safetensors")):
+            if file.exists():
+                file.rename(file.with_name(f"damaged-{file.name}"))
 
 
 def prune(folder: Path) -> None:
     """Delete all but the newest checkpoints, once the newest is seen to be whole; sweep unfinished drafts."""
     for draft in folder.glob(".*.tmp"):
         draft.unlink(missing_ok=True)
-    paths = steps_in(folder)
-    if len(paths) > KEPT:
-        load(paths[0])
-    for path in paths[KEPT:]:
-        path.with_suffix(".json").unlink(missing_ok=True)
-    kept = {path.name for path in paths[:KEPT]}
-    for file in folder.glob(f"{_STEP}*.safetensors"):
-        if file.stem not in kept:
-            file.unlink(missing_ok=True)
+    for kind, kept in KEPT.items():
+        paths = found_in(folder, kind)
+        if len(paths) > kept:
+            load(paths[0])
+        for path in paths[kept:]:
+            path.with_suffix(".json").unlink(missing_ok=True)
+        names = {path.name for path in paths[:kept]}
+        for file in folder.glob(f"{kind}-*.safetensors"):
+            if file.stem not in names:
+                file.unlink(missing_ok=True)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,8 @@ from nfm.method.attach import attach
 from nfm.method.feature_mixup import NoisyFeatureMixup
 from nfm.results import Row
 from nfm.train.ema import Average
-from nfm.train.folder import CHECKPOINTS, RECIPE, RunFolder
+from nfm.train.folder import RECIPE, RunFolder
+from nfm.train.identity import identity_of, key_of
 from nfm.train.loop import Loop
 from nfm.train.optim import Optimizer
 from nfm.train.progress import Progress, Silent, choose_progress
@@ -72,34 +71,48 @@ def fit(
     """
     settings = _settings(settings, numbers)
     optimizer, schedule, ranks = optimizer or Optimizer(), schedule or Schedule(), ranks or Ranks()
-    _check_data(model, method, data, settings)
-    identity = _identity(model, method, data, settings, optimizer, schedule, ranks)
-    identity |= {"augment": repr(augment), RECIPE: dict(recipe or {})}
-    ranks.agree("the run", json.dumps(identity, sort_keys=True))
+    folder = _folder(out, resume=resume, overwrite=overwrite)
+    _check_data(model, method, data)
+    root = model.to(ranks.device)
+    built = optimizer.build(root) if isinstance(optimizer, Optimizer) else optimizer
+    identity = identity_of(
+        root, method, data, settings=settings, optimizer=optimizer, schedule=schedule, augment=augment,
+        criterion=criterion, ranks=ranks,
+    )  # fmt: skip
+    ranks.agree("the run", identity)
     with ExitStack() as stack:
         stack.enter_context(_deterministic(settings.deterministic))
-        folder = RunFolder(out) if out is not None and ranks.first else None
-        if folder is not None:
-            folder.open(identity, resume=resume, overwrite=overwrite)
-            stack.callback(folder.close)
-        root = model.to(ranks.device)
-        built = optimizer.build(root) if isinstance(optimizer, Optimizer) else optimizer
         forward = _wrap(root, method, settings, ranks, stack)
         loss = criterion or functools.partial(F.cross_entropy, label_smoothing=settings.label_smoothing)
         stepper = Stepper(forward, root, method, loss, built, settings, ranks)
         average = Average(root, settings.ema) if settings.ema else None
         state = State(root, built, stepper.scaler, average, Position())
         loop = Loop(
-            state=state, stepper=stepper, schedule=schedule, settings=settings, ranks=ranks, folder=folder,
+            state=state, stepper=stepper, schedule=schedule, settings=settings, ranks=ranks,
             train=_batches(data.train, settings, ranks, augment),
             probe=_plain(data.train, settings, ranks, PROBE),
             validation=_plain(data.validation, settings, ranks) if len(data.validation) else None,
-            progress=(progress or choose_progress()) if ranks.first else Silent(),
-            checkpoints=Path(out) / CHECKPOINTS if out is not None else None,
+            progress=(progress or choose_progress()) if ranks.first else Silent(), key=key_of(identity),
+            folder=folder if ranks.first else None,
+            checkpoints=folder.checkpoints if folder is not None else None,
         )  # fmt: skip
+        if folder is not None:
+            stack.callback(folder.close)
+            kept = {**identity, RECIPE: dict(recipe or {})}
+            ranks.first_does(functools.partial(folder.open, kept, resume=resume, overwrite=overwrite))
         resumed = loop.restore() if resume else False
         loop.run()
-        return Fit(loop.rows, state.position, Path(out) if out is not None else None, resumed)
+        return Fit(loop.rows, state.position, folder.path if folder is not None else None, resumed)
+
+
+def _folder(out: Path | str | None, *, resume: bool, overwrite: bool) -> RunFolder | None:
+    if resume and overwrite:
+        raise UsageError(
+            "expected resume or overwrite, got both: one goes on with a run, the other clears it"
+        )
+    if out is None and (resume or overwrite):
+        raise UsageError("resume, overwrite: expected out, the folder of the run, with them; got none")
+    return None if out is None else RunFolder(out)
 
 
 def _settings(settings: Settings | None, numbers: Mapping[str, Any]) -> Settings:
@@ -113,7 +126,7 @@ def _settings(settings: Settings | None, numbers: Mapping[str, Any]) -> Settings
         ) from None
 
 
-def _check_data(model: nn.Module, method: Method, data: DataSet, settings: Settings) -> None:
+def _check_data(model: nn.Module, method: Method, data: DataSet) -> None:
     """Refuse data that cannot be trained on, and a network or method that does not fit it."""
     check_examples(data.train, data.num_classes)
     if isinstance(method, NoisyFeatureMixup):
@@ -125,23 +138,6 @@ def _check_data(model: nn.Module, method: Method, data: DataSet, settings: Setti
         raise UsageError(
             f"expected a network with {data.num_classes} outputs for {data.name}, got {head[-1].out_features}"
         )
-
-
-def _identity(
-    model: nn.Module, method: Method, data: DataSet, settings: Settings,
-    optimizer: Optimizer | torch.optim.Optimizer, schedule: Schedule, ranks: Ranks,
-) -> dict[str, Any]:  # fmt: skip
-    """Return what decides the result to the byte, apart from the versions of things."""
-    shapes = [(name, list(value.shape)) for name, value in model.state_dict().items()]
-    spec = asdict(optimizer) if isinstance(optimizer, Optimizer) else repr(optimizer)
-    ids = hashlib.sha256(data.train.ids.numpy().tobytes() + data.train.labels.numpy().tobytes()).hexdigest()
-    irrelevant = ("workers", "checkpoint_seconds")
-    return {
-        "model": f"{type(model).__name__} {hashlib.sha256(json.dumps(shapes).encode()).hexdigest()[:16]}",
-        "method": repr(method), "data": f"{data.name} {ids[:16]}", "optimizer": spec,
-        "schedule": asdict(schedule), "world": ranks.world, "device": ranks.device.type,
-        "settings": {name: value for name, value in asdict(settings).items() if name not in irrelevant},
-    }  # fmt: skip
 
 
 def _wrap(root: nn.Module, method: Method, settings: Settings, ranks: Ranks, stack: ExitStack) -> nn.Module:
@@ -168,12 +164,16 @@ def _wrap(root: nn.Module, method: Method, settings: Settings, ranks: Ranks, sta
 @contextmanager
 def _deterministic(wanted: bool) -> Iterator[None]:
     """Ask torch for deterministic algorithms while inside."""
+    if not wanted:
+        yield
+        return
     before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(wanted or before)
+    only_warned = torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True)
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before)
+        torch.use_deterministic_algorithms(before, warn_only=only_warned)
 
 
 def _batches(examples: Any, settings: Settings, ranks: Ranks, augment: Augment | None) -> Batches:

@@ -11,27 +11,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nfm.errors import ConfigError, EnvironmentProblem, UsageError
+from nfm.errors import CheckpointError, ConfigError, EnvironmentProblem, UsageError
 from nfm.results import Row, append_rows, write_atomically
+from nfm.train.differing import differences
+from nfm.train.disk import writing
 
 IDENTITY = "run.json"
 ROWS = "rows.jsonl"
 TIMES = "times.jsonl"
 CHECKPOINTS = "checkpoints"
-BEST = "best"
-RECIPE = "recipe"  # of the identity: what the run was made from, kept and not compared
+RECIPE = "recipe"  # of the identity: what the run was made from; most of it is compared by other keys
+_COMPARED = f"{RECIPE}.config.model."  # all but this, which no other key tells
 
 
 def check_name(path: Path) -> Path:
     """Refuse a folder whose last part is no plain name."""
     name = path.name
-    if (
-        not name
-        or name in (".", "..")
-        or len(name.encode()) > 200
-        or name.startswith("-")
-        or not name.isprintable()
-    ):
+    plain = name not in ("", ".", "..") and not name.startswith("-") and name.isprintable()
+    if not plain or len(name.encode()) > 200 or "\0" in str(path):
         raise UsageError(
             "out: expected a folder with a printable name of at most 200 bytes, not starting with '-', "
             f"got {name!r}"
@@ -55,8 +52,7 @@ class RunFolder:
 
     def open(self, identity: Mapping[str, Any], *, resume: bool, overwrite: bool) -> None:
         """Lock the folder for the run called `identity`; refuse another run's folder, or one in use."""
-        if self.path.exists() and not self.path.is_dir():
-            raise EnvironmentProblem(f"out: expected a folder, {self.path} is a file")
+        self._check_place()
         if self.started and not overwrite:
             self._compare(identity)
             if not resume:
@@ -65,10 +61,22 @@ class RunFolder:
                     "starts anew"
                 )
         self._take_lock()
-        if overwrite:
-            self._clear()
-        if not self.started:
-            write_atomically(self.path / IDENTITY, json.dumps(identity, indent=1, sort_keys=True).encode())
+        with writing("the run", self.path):
+            if overwrite and self.started:  # never clear a folder that is no run's
+                self._clear()
+            for draft in self.path.glob(".*.tmp"):
+                draft.unlink(missing_ok=True)
+            if not self.started:
+                text = json.dumps(identity, indent=1, sort_keys=True)
+                write_atomically(self.path / IDENTITY, text.encode())
+
+    def _check_place(self) -> None:
+        try:
+            is_file = self.path.exists() and not self.path.is_dir()
+        except OSError as error:
+            raise EnvironmentProblem(f"out: cannot use {self.path}: {error.strerror}") from None
+        if is_file:
+            raise EnvironmentProblem(f"out: expected a folder, {self.path} is a file")
 
     def _take_lock(self) -> None:
         try:
@@ -86,8 +94,9 @@ class RunFolder:
             raise EnvironmentProblem(
                 f"out: {self.path} is in use by {holder}; wait for it, or use another --out"
             ) from None
-        os.truncate(self._lock, 0)
-        os.write(self._lock, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+        with writing("the lock of", self.path):
+            os.truncate(self._lock, 0)
+            os.write(self._lock, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
 
     def _clear(self) -> None:
         for file in (self.path / IDENTITY, self.rows, self.times):
@@ -95,11 +104,11 @@ class RunFolder:
         shutil.rmtree(self.checkpoints, ignore_errors=True)
 
     def _compare(self, identity: Mapping[str, Any]) -> None:
-        before, now = _flat(self.identity()), _flat(json.loads(json.dumps(identity)))
+        now = json.loads(json.dumps(identity))
         changed = [
-            f"{key}: was {before.get(key)!r}, now {now.get(key)!r}"
-            for key in sorted(before.keys() | now.keys())
-            if before.get(key) != now.get(key) and not key.startswith(f"{RECIPE}.")
+            f"{key}: was {before!r}, now {after!r}"
+            for key, (before, after) in differences(self.identity(), now).items()
+            if key.startswith(_COMPARED) or key.partition(".")[0] != RECIPE
         ]
         if changed:
             raise ConfigError(
@@ -122,9 +131,15 @@ class RunFolder:
 
     def cut_rows(self, size: int) -> None:
         """Forget the rows after byte `size`: they are made again."""
-        if size == 0 and not self.rows.exists():
-            return
-        os.truncate(self.rows, size)
+        there = self.rows.stat().st_size if self.rows.exists() else 0
+        if there < size:
+            raise CheckpointError(
+                f"{self.rows}: expected at least the {size:,} bytes that the checkpoint tells of, got {there:,}; "
+                "put the file back, or start anew with --overwrite"
+            )
+        if there > size:
+            with writing("the rows", self.rows):
+                os.truncate(self.rows, size)
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -133,17 +148,12 @@ class RunFolder:
             self._lock = None
 
 
-def _flat(table: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Return the values of nested tables by dotted key."""
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        flat |= _flat(value, f"{above}{key}.") if isinstance(value, dict) else {f"{above}{key}": value}
-    return flat
-
-
 def read_identity(path: Path) -> dict[str, Any]:
     """Return what the run in the folder `path` is."""
     try:
-        return json.loads((path / IDENTITY).read_text())
-    except (OSError, ValueError) as error:
+        identity = json.loads((path / IDENTITY).read_text())
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path}: expected the folder of a run, got {error}") from None
+    if not isinstance(identity, dict):
+        raise UsageError(f"{path / IDENTITY}: expected a table, got {type(identity).__name__}")
+    return identity

@@ -73,23 +73,37 @@ class State:
         return tensors, facts
 
     def restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        """Go on from what `export` returned."""
+        """Go on from what `export` returned; refuse what it did not."""
         load_weights(self.model, _under("model.", tensors), "checkpoint")
-        if self.average is not None:
-            self.average.load(_under("average.", tensors))
-        state: dict[int, dict[str, Any]] = {}
-        for name, value in _under("optimizer.", tensors).items():
-            index, _, entry = name.partition(".")
-            state.setdefault(int(index), {})[entry] = value
-        for index, entries in facts["optimizer_plain"].items():
-            state.setdefault(int(index), {}).update(entries)
-        self.optimizer.load_state_dict({"state": state, "param_groups": facts["optimizer_groups"]})
-        self.scaler.load_state_dict(facts["scaler"])
-        self.position = Position.from_facts(facts["position"])
+        try:
+            if self.average is not None:
+                self.average.load(_under("average.", tensors))
+            state = _optimizer_state(tensors, facts["optimizer_plain"])
+            self.optimizer.load_state_dict({"state": state, "param_groups": facts["optimizer_groups"]})
+            self.scaler.load_state_dict(facts["scaler"])
+            self.position = Position.from_facts(facts["position"])
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise CheckpointError(f"expected the state of this run, got {error!r}") from error
+
+    def statistics(self) -> list[Tensor]:
+        """Return the running statistics: the buffers of the network, and their average where there is one."""
+        buffers = dict(self.model.named_buffers())
+        averages = self.average.state if self.average is not None else {}
+        return [*buffers.values(), *(averages[name] for name in buffers if name in averages)]
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights to use: the average where there is one."""
         return self.model.state_dict() if self.average is None else self.average.state
+
+
+def _optimizer_state(tensors: dict[str, Tensor], plain: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    state: dict[int, dict[str, Any]] = {}
+    for name, value in _under("optimizer.", tensors).items():
+        index, _, entry = name.partition(".")
+        state.setdefault(int(index), {})[entry] = value
+    for index, entries in plain.items():
+        state.setdefault(int(index), {}).update(entries)
+    return state
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

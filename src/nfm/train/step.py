@@ -30,7 +30,7 @@ class Method(Protocol):
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one step made of the examples of this process."""
+    """What one step made of the examples of all processes; the draw is this one's."""
 
     loss: float
     correct: float
@@ -59,7 +59,8 @@ class Stepper:
         if self.buffers:
             torch._foreach_copy_(self.before, self.buffers)
         self.optimizer.zero_grad(set_to_none=True)
-        loss, correct, draw, stop = self._accumulate(batch, step, total, stop)
+        draw = self._accumulate(batch, step, total, stop)
+        stopping, loss, correct = self._told(total)
         self.scaler.unscale_(self.optimizer)
         norm = float(self._clip())
         expected = self.scaler.is_enabled() and math.isfinite(loss)  # a scaler skips overflowed steps itself
@@ -67,30 +68,35 @@ class Stepper:
             self._refuse(batch, step, loss, norm, draw)
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        return StepResult(loss, correct, len(batch), norm, draw, stop)
+        return StepResult(loss, correct, total, norm, draw, stopping)
 
-    def _accumulate(self, batch: Batch, step: int, total: int, stop: bool) -> tuple[float, float, Draw, bool]:
-        parts = min(self.settings.accumulate, len(batch))
+    def _accumulate(self, batch: Batch, step: int, total: int, stop: bool) -> Draw:
+        """Add up the gradients of the parts of `batch`; return the draw of the last."""
+        parts = self._parts(len(batch))
         loss = correct = 0.0
         draw = Draw.plain(len(batch))
-        flags: Tensor | None = None
-        for index, (x, y) in enumerate(zip(batch.x.chunk(parts), batch.y.chunk(parts), strict=True)):
+        for index, (x, y) in enumerate(
+            zip(batch.x.tensor_split(parts), batch.y.tensor_split(parts), strict=True)
+        ):
             last = index == parts - 1
             micro = step * self.settings.accumulate + index
-            with lend_global(fold(self.settings.seed, "layers", micro, self.ranks.rank), self.ranks.device):
+            key = fold(self.settings.seed, "layers", micro, self.ranks.rank)
+            with lend_global(key, self.ranks.device), nullcontext() if last else self._unsynchronised():
                 outcome = self._forward(x, y, micro)
-                loss += outcome.loss.item() * len(x) / len(batch)
+                loss += outcome.loss.item() * len(x)
                 correct += weighted_correct(outcome.output, y.to(self.ranks.device), outcome.draw)
                 draw = outcome.draw
                 if last:
-                    flags = self._tell(stop, loss)
+                    self._tell(stop, loss, correct)
                 # DDP takes the mean over ranks, whose parts of a batch may differ in size by one.
                 share = len(x) * self.ranks.world / total
-                with nullcontext() if last else self._unsynchronised():
-                    self.scaler.scale(outcome.loss * share).backward()
-        assert flags is not None
-        stop, bad = self._told(flags)
-        return (math.nan if bad and math.isfinite(loss) else loss), correct, draw, stop
+                self.scaler.scale(outcome.loss * share).backward()
+        return draw
+
+    def _parts(self, size: int) -> int:
+        """Return into how many parts to cut `size` examples; a last batch of fewer is cut into fewer."""
+        most, whole = self.settings.accumulate, self.settings.batch_size
+        return min(most, math.ceil(size * self.ranks.world * most / whole))
 
     def _forward(self, x: Tensor, y: Tensor, micro: int) -> Outcome:
         device, settings = self.ranks.device, self.settings
@@ -107,17 +113,17 @@ class Stepper:
         wrapped = isinstance(self.forward, nn.parallel.DistributedDataParallel)
         return self.forward.no_sync() if wrapped else nullcontext()  # type: ignore[operator]
 
-    def _tell(self, stop: bool, loss: float) -> Tensor:
-        """Begin to tell the other processes of a stop or a bad loss, while the backward pass runs."""
-        flags = torch.tensor([stop, not math.isfinite(loss)], dtype=torch.float32, device=self.ranks.device)
-        self._telling = dist.all_reduce(flags, async_op=True) if self.ranks.world > 1 else None
-        return flags
+    def _tell(self, stop: bool, loss: float, correct: float) -> None:
+        """Begin to add up over all processes who stops, losses and hits, while the backward pass runs."""
+        self._sums = torch.tensor([stop, loss, correct], dtype=torch.float64, device=self.ranks.device)
+        self._telling = dist.all_reduce(self._sums, async_op=True) if self.ranks.world > 1 else None
 
-    def _told(self, flags: Tensor) -> tuple[bool, bool]:
+    def _told(self, total: int) -> tuple[bool, float, float]:
+        """Return whether to stop, the mean loss and the number of hits, of all processes."""
         if self._telling is not None:
             self._telling.wait()
-        stop, bad = (flags > 0).tolist()
-        return stop, bad
+        stop, loss, correct = self._sums.tolist()  # one NaN or infinity makes the sum one
+        return stop > 0, loss / total, correct
 
     def _clip(self) -> Tensor:
         """Return the norm of the gradient, after clipping it if asked to."""
