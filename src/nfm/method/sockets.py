@@ -60,6 +60,7 @@ class Sockets:
 
     def __init__(self, root: nn.Module) -> None:
         self._root = weakref.ref(root)
+        self._modules: weakref.WeakValueDictionary[str, nn.Module] = weakref.WeakValueDictionary()
         self.sites: dict[str, Site] = {}
         self.feed: Feed | None = None  # of an attached network
         self.local = threading.local()  # a subclass of it is silently mis-traced by the compiler
@@ -126,13 +127,22 @@ class Sockets:
                 )
 
     def _put_in(self, name: str) -> list[RemovableHandle]:
-        module = self.root.get_submodule(name)
+        module = self._module(name)
+        if module is None:
+            return []
         if name != ROOT:
             return [module.register_forward_hook(_SiteOutput(self, name))]
         return [
             module.register_forward_pre_hook(_RootEntry(self), with_kwargs=True),
             module.register_forward_hook(_RootExit(self), always_call=True),
         ]
+
+    def _module(self, name: str) -> nn.Module | None:
+        """Return a module by name; a recomputed part may outlive the root, and then has no name any more."""
+        root = self._root()
+        if root is not None:
+            self._modules[name] = root.get_submodule(name)
+        return self._modules.get(name)
 
     @contextmanager
     def offer(self, choice: Choice) -> Iterator[None]:
