@@ -6,6 +6,7 @@ Losses cannot show it: they come from the first forward pass. Only gradients see
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 
 import numpy as np
@@ -203,6 +204,20 @@ def test_backward_twice_over_one_graph() -> None:
         return gradients(loss, net)
 
     assert_same(found("non-reentrant"), found(None))
+
+
+@pytest.mark.parametrize("mode", [None, *MODES])
+def test_the_backward_pass_may_outlive_the_network(mode: str | None) -> None:
+    """The graph keeps the parameters and the recomputed parts, not the network they belong to."""
+    net, (x, y) = network(mode), batch(6, 4)
+    parameters, gone = list(net.parameters()), weakref.ref(net)
+    loss = nfm.NoisyFeatureMixup(sites="first", seed=7)(net, x, y).loss
+    del net
+    assert gone() is None
+    loss.backward()
+    reference = network(None)
+    expected = gradients(nfm.NoisyFeatureMixup(sites="first", seed=7)(reference, x, y).loss, reference)
+    assert_same([parameter.grad for parameter in parameters], expected)
 
 
 def test_receipts_count_recomputations() -> None:
