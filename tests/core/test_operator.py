@@ -14,7 +14,8 @@ import nfm
 from nfm.core.draw import Choice
 from nfm.core.mixing import mix
 from nfm.core.noise import perturb
-from nfm.core.operator import RECEIPTS, check_feature, mix_noise_op, mix_noise_transposed_op, noise_of
+from nfm.core.operator import check_feature, mix_noise_op, mix_noise_transposed_op, noise_of
+from nfm.core.receipts import RECEIPTS
 from nfm.errors import ShapeError
 from nfm.randomness import fold
 

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from nfm.core.mixing import Pairing, mix_targets, partners_of, soft_targets
 from nfm.core.noise import Noise
-from nfm.core.operator import RECEIPTS, mix_noise_op, pairing_of
+from nfm.core.operator import mix_noise_op, pairing_of
+from nfm.core.receipts import RECEIPTS
 from nfm.core.weights import sample_weights
 from nfm.randomness import fold
 
@@ -45,7 +46,7 @@ class Choice:
 
     def again(self, *, forced: bool = False, view: int | None = None, noise: Noise | None = None) -> Choice:
         """Return the same choice for another forward pass, with a receipt of its own."""
-        return Choice(
+        return type(self)(
             self.site, key=self._key, step=self.step, alpha=self._alpha, beta=self._beta,
             per_sample=self.per_sample, dominant=self.dominant, noise=noise or self.noise, forced=forced,
             view=self.view if view is None else view,

@@ -10,15 +10,16 @@ x: its gradient is the transposed linear part, which is an operator too, and so 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from nfm.core.affine_operator import register_affine
 from nfm.core.mixing import Pairing, mix, mix_transposed
 from nfm.core.noise import draw_values, noise_shape, perturb
+from nfm.core.receipts import RECEIPTS
 from nfm.core.weights import sample_weights
 from nfm.errors import ShapeError
 from nfm.randomness import fold, torch_generator
@@ -29,33 +30,6 @@ _SETTINGS = (
     "str granularity, float sparsity, bool relative, int stream"
 )
 _HALF = (torch.float16, torch.bfloat16)
-
-
-class Receipts:
-    """How often the operator ran for each serial number; what a draw is worth if it met no forward pass."""
-
-    def __init__(self) -> None:
-        self._counts: dict[int, int] = {}
-        self._lock = threading.Lock()
-
-    def open(self, serial: int) -> None:
-        with self._lock:
-            self._counts[serial] = 0
-
-    def close(self, serial: int) -> None:
-        with self._lock:
-            self._counts.pop(serial, None)
-
-    def count(self, serial: int) -> int:
-        return self._counts.get(serial, 0)
-
-    def stamp(self, serial: int) -> None:
-        with self._lock:
-            if serial in self._counts:
-                self._counts[serial] += 1
-
-
-RECEIPTS = Receipts()
 
 
 def pairing_of(key: int, size: int, numbers: Tensor, *, per_sample: bool, dominant: bool) -> Pairing:
@@ -104,7 +78,7 @@ def _forward(
 ) -> Tensor:  # fmt: skip
     pairing_key, noise_key, serial = _unpack(key, stream)
     if stream == 0:
-        RECEIPTS.stamp(serial)
+        RECEIPTS.stamp(serial, x.shape)
     pairing = pairing_of(pairing_key, len(x), numbers, per_sample=per_sample, dominant=dominant)
     add, mult = noise_of(
         x, numbers, noise_key, add_law=add_law, mult_law=mult_law, granularity=granularity, sparsity=sparsity
@@ -134,40 +108,9 @@ def linear_part(numbers: Tensor) -> Tensor:
     return numbers * numbers.new_tensor([1, 1, 1, 0, 1])
 
 
-mix_noise_op = torch.library.custom_op(
-    "nfm::mix_noise", _forward, mutates_args=(),
-    schema=f"(Tensor x, Tensor numbers, Tensor key, {_SETTINGS}) -> Tensor",
-)  # fmt: skip
-mix_noise_transposed_op = torch.library.custom_op(
-    "nfm::mix_noise_transposed", _transposed, mutates_args=(),
-    schema=f"(Tensor g, Tensor numbers, Tensor key, {_SETTINGS}) -> Tensor",
-)  # fmt: skip
-
-
-def _like_first(x: Tensor, *_: Any) -> Tensor:
-    return torch.empty_like(x)
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    _, numbers, key, *ctx.settings = inputs
-    ctx.save_for_backward(numbers, key)
-
-
-def _backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
-    numbers, key = ctx.saved_tensors
-    return mix_noise_transposed_op(g, numbers, key, *ctx.settings), *[None] * (2 + len(ctx.settings))
-
-
-def _backward_transposed(ctx: Any, g: Tensor) -> tuple[Any, ...]:
-    numbers, key = ctx.saved_tensors
-    pairing_key, noise_key, _ = key.unbind()
-    unstamped = torch.stack([pairing_key, noise_key, torch.full_like(pairing_key, -1)])
-    return mix_noise_op(g, linear_part(numbers), unstamped, *ctx.settings), *[None] * (2 + len(ctx.settings))
-
-
-for _operator, _gradient in ((mix_noise_op, _backward), (mix_noise_transposed_op, _backward_transposed)):
-    _operator.register_fake(_like_first)
-    _operator.register_autograd(_gradient, setup_context=_keep)
+mix_noise_op, mix_noise_transposed_op = register_affine(
+    "mix_noise", _forward, _transposed, settings=_SETTINGS, linear_part=linear_part
+)
 
 
 def check_feature(x: Any, where: str) -> Tensor:

@@ -1,0 +1,62 @@
+"""Register an operator that is affine in its feature: with a fake, a gradient, and the gradient of that.
+
+It is called as (x, numbers, key, *settings): everything random in it is derived from `numbers` and `key`, so
+nothing else is kept for the backward pass. The gradient of an affine map is its transposed linear part, which is
+an operator of its own, and whose gradient is the linear part again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+UNSTAMPED = -1  # the serial number of a run that no choice asked for
+
+
+def register_affine(
+    name: str,
+    forward: Callable[..., Tensor],
+    transposed: Callable[..., Tensor],
+    *,
+    settings: str,
+    linear_part: Callable[[Tensor], Tensor] = lambda numbers: numbers,
+) -> tuple[Any, Any]:
+    """Register `nfm::name` and `nfm::name_transposed` and return both.
+
+    `settings` are further arguments in the schema's language; `linear_part` returns the numbers of the same map
+    without its constant part.
+    """
+    apply, transpose = (
+        torch.library.custom_op(
+            f"nfm::{full}", function, mutates_args=(),
+            schema=f"(Tensor x, Tensor numbers, Tensor key, {settings}) -> Tensor",
+        )
+        for full, function in ((name, forward), (f"{name}_transposed", transposed))
+    )  # fmt: skip
+
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        numbers, key = ctx.saved_tensors
+        return transpose(g, numbers, key, *ctx.settings), *[None] * (2 + len(ctx.settings))
+
+    def backward_transposed(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        numbers, key = ctx.saved_tensors
+        pairing_key, noise_key, _ = key.unbind()
+        unstamped = torch.stack([pairing_key, noise_key, torch.full_like(pairing_key, UNSTAMPED)])
+        return apply(g, linear_part(numbers), unstamped, *ctx.settings), *[None] * (2 + len(ctx.settings))
+
+    for operator, gradient in ((apply, backward), (transpose, backward_transposed)):
+        operator.register_fake(_like_first)
+        operator.register_autograd(gradient, setup_context=_keep)
+    return apply, transpose
+
+
+def _like_first(x: Tensor, *_: Any) -> Tensor:
+    return torch.empty_like(x)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, numbers, key, *ctx.settings = inputs
+    ctx.save_for_backward(numbers, key)
