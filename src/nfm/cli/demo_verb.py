@@ -15,7 +15,7 @@ EPOCHS, IMAGES = 60, 1000
 def add_arguments(options: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     options.add_argument("--out", type=Path, default=Path("runs/demo"), help="where rows and the picture go")
-    options.add_argument("--seeds", type=int, default=3, help="training runs of each scheme (default 3)")
+    options.add_argument("--seeds", type=int, default=4, help="training runs of each scheme (default 4)")
     options.add_argument("--epochs", type=int, default=EPOCHS, help=f"epochs of each run (default {EPOCHS})")
 
 
