@@ -28,11 +28,12 @@ lint: .venv/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# A process a core, a thread a process: torch's own threads would only get in each other's way.
 test: lint
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 test-slow: .venv/.zoo
-	$(BIN)/python -m pytest -m "slow or browser"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow or browser"
 
 bench: .venv/.dev
 	$(BIN)/python -m benchmarks
