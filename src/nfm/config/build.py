@@ -13,14 +13,13 @@ from nfm.core.noise import Noise
 from nfm.data import CropFlip, load
 from nfm.data.augment import RandomResizedCrop
 from nfm.data.autoaugment import AutoAugment
+from nfm.data.cifar_files import AUTHORS_MEAN, AUTHORS_STD
 from nfm.data.examples import Augment, DataSet
 from nfm.errors import ConfigError, did_you_mean
 from nfm.method.feature_mixup import NoisyFeatureMixup
 from nfm.method.presets import PRESETS, preset
 from nfm.models import build as build_network
 from nfm.train.optim import freeze
-
-AUTHORS_MEAN, AUTHORS_STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)  # ledger, row 13
 
 
 @dataclasses.dataclass(frozen=True)
