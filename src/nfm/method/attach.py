@@ -19,6 +19,8 @@ from nfm.method.revival import find_mark, mark_all
 from nfm.method.roots import acts, is_compiled, register, root_of, unregister
 from nfm.method.sockets import check_fired
 
+_SHAPE_CLASSES = 3  # the compiler's own: the first batch size, any other, and 1
+
 
 class Mixer:
     """A method attached to a network: every training forward pass is mixed, and `loss` knows how.
@@ -162,8 +164,8 @@ def _is_trained(output: Any) -> bool:
 
 
 def _allow_graphs(sites: int) -> None:
-    """Let the compiler keep one graph a site and one for each plain mode; its default limit is 8."""
+    """Let the compiler keep one graph a site and plain mode for each class of shapes; its limit is 8."""
     import torch._dynamo.config as dynamo
 
     name = "recompile_limit" if hasattr(dynamo, "recompile_limit") else "cache_size_limit"
-    setattr(dynamo, name, max(getattr(dynamo, name), sites + 4))
+    setattr(dynamo, name, max(getattr(dynamo, name), _SHAPE_CLASSES * (sites + 4)))
