@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -20,10 +18,10 @@ from nfm.core.weights import check_shape
 from nfm.errors import UsageError
 from nfm.method.dry_run import Plan, dry_run
 from nfm.method.inputs import as_call, batch_size
-from nfm.method.roots import acts, is_compiled, root_of, sockets_for_call
+from nfm.method.roots import acts, forward_mixed, root_of
 from nfm.method.sites import Site, resolve
-from nfm.method.sockets import check_fired
-from nfm.randomness import check_seed, fold, numpy_generator
+from nfm.method.steps import Stepped
+from nfm.randomness import numpy_generator
 
 NFM_NOISE = Noise(0.4, 0.2)  # the paper, Section 5: "across all models trained with NFM"
 PER_BATCH, PER_SAMPLE = "batch", "sample"
@@ -38,7 +36,7 @@ class Outcome:
     draw: Draw
 
 
-class NoisyFeatureMixup:
+class NoisyFeatureMixup(Stepped):
     """Train on noisy mixtures: at a random site, mix the batch with itself permuted and inject noise.
 
     `sites`: names or globs of the network's own modules, plus ``"input"``; None means the network's default.
@@ -47,6 +45,8 @@ class NoisyFeatureMixup:
     `inputs`: which of several input tensors to mix, by the names of the network's arguments. Each draw is
     keyed by (seed, step, rank, site) and depends on nothing else.
     """
+
+    kind: type[Choice] = Choice  # what it does at a site
 
     def __init__(
         self,
@@ -60,6 +60,7 @@ class NoisyFeatureMixup:
         inputs: Sequence[str] | str | None = None,
         seed: int = 0,
     ) -> None:
+        super().__init__(seed)
         self.sites = _names("sites", sites)
         self.inputs = _names("inputs", inputs)
         self.alpha = check_shape("alpha", alpha, zero=True)
@@ -69,9 +70,6 @@ class NoisyFeatureMixup:
         if not isinstance(noise, Noise):
             raise UsageError(f"noise: expected nfm.Noise(add, mult), got {noise!r}")
         self.weights, self.noise, self.dominant = weights, noise, dominant
-        self.seed = check_seed(seed)
-        self.step = 0
-        self._lock = threading.Lock()
         self._resolved: weakref.WeakKeyDictionary[nn.Module, dict[str, Site]] = weakref.WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -81,10 +79,11 @@ class NoisyFeatureMixup:
         return f"NoisyFeatureMixup({'; '.join(settings)}; seed={self.seed})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_lock", "_resolved")}
+        return {name: value for name, value in super().__getstate__().items() if name != "_resolved"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _lock=threading.Lock(), _resolved=weakref.WeakKeyDictionary())
+        super().__setstate__(state)
+        self._resolved = weakref.WeakKeyDictionary()
 
     def sites_of(self, model: nn.Module) -> dict[str, Site]:
         """Return the sites of `model` that this method mixes at, by name."""
@@ -93,19 +92,12 @@ class NoisyFeatureMixup:
             self._resolved[root] = resolve(root, self.sites, self.inputs)
         return self._resolved[root]
 
-    def claim(self) -> int:
-        """Take the next step: no two calls get the same."""
-        with self._lock:
-            self.step += 1
-            return self.step - 1
-
     def choose(self, sites: Sequence[str], step: int | None = None) -> Choice:
         """Make the choice of `step` (default: the next one) among `sites`."""
         step = self.claim() if step is None else step
-        base = (self.seed, step, _rank())
-        site = sites[int(numpy_generator(fold(*base, "site")).integers(len(sites)))]
-        return Choice(
-            site, key=fold(*base, "draw", site), step=step, alpha=self.alpha, beta=self.beta,
+        site = sites[int(numpy_generator(self.key(step, "site")).integers(len(sites)))]
+        return self.kind(
+            site, key=self.key(step, "draw", site), step=step, alpha=self.alpha, beta=self.beta,
             per_sample=self.weights == PER_SAMPLE, dominant=self.dominant, noise=self.noise,
         )  # fmt: skip
 
@@ -129,10 +121,7 @@ class NoisyFeatureMixup:
         else:
             output, choice = model(*args, **kwargs), None
         if choice is not None:
-            site = {choice.site: self.sites_of(root)[choice.site]}
-            with sockets_for_call(root, site, compiled=is_compiled(model)) as sockets, sockets.offer(choice):
-                output = model(*args, **kwargs)
-            check_fired(choice)
+            output = forward_mixed(model, args, kwargs, choice, self.sites_of(root)[choice.site])
         made = Draw.plain(size) if choice is None else choice.draw(size)
         return Outcome(mixed_loss(criterion, output, y, made.pairing), output, made)
 
@@ -147,14 +136,6 @@ class NoisyFeatureMixup:
         """Dry-run `model` on `x` and return the plan of its sites; refuse a bad one by name."""
         return dry_run(root_of(model), x, self.sites_of(model))
 
-    def state_dict(self) -> dict[str, int]:
-        """Return what a resumed run needs: the seed and the next step."""
-        return {"seed": self.seed, "step": self.step}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on from a state of `state_dict`."""
-        self.seed, self.step = check_seed(state["seed"]), int(state["step"])
-
 
 def _names(field: str, value: Sequence[str] | str | None) -> tuple[str, ...] | None:
     names = (value,) if isinstance(value, str) else value
@@ -162,8 +143,3 @@ def _names(field: str, value: Sequence[str] | str | None) -> tuple[str, ...] | N
     if not usable or (names is not None and not len(names)):
         raise UsageError(f"{field}: expected one or more names, such as 'input' or 'layer*', got {value!r}")
     return None if names is None else tuple(names)
-
-
-def _rank() -> int:
-    distributed = torch.distributed
-    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0

@@ -5,13 +5,15 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
 
+from nfm.core.draw import Choice
 from nfm.errors import AttachError
 from nfm.method.sites import Site
-from nfm.method.sockets import Sockets
+from nfm.method.sockets import Sockets, check_fired
 
 _ATTACHED: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # every module inside an attached network
 
@@ -57,6 +59,26 @@ def sockets_for_call(root: nn.Module, site: dict[str, Site], *, compiled: bool) 
         yield sockets
     finally:
         let_go()
+
+
+def forward_mixed(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], choice: Choice, site: Site
+) -> Any:
+    """Run one forward pass in which `choice` acts at `site`; refuse one in which it did not act exactly once."""
+    root = root_of(model)
+    with (
+        sockets_for_call(root, {site.name: site}, compiled=is_compiled(model)) as sockets,
+        sockets.offer(choice),
+    ):
+        output = model(*args, **kwargs)
+    check_fired(choice)
+    return output
+
+
+def forward_plain(model: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    """Run one forward pass in which nothing is mixed, whatever is attached to `model`."""
+    with Sockets.of(root_of(model)).offer(None):
+        return model(*args, **kwargs)
 
 
 def register(root: nn.Module) -> Sockets:

@@ -145,8 +145,8 @@ class Sockets:
         return self._modules.get(name)
 
     @contextmanager
-    def offer(self, choice: Choice) -> Iterator[None]:
-        """Let `choice` wait for the forward pass of this block."""
+    def offer(self, choice: Choice | None) -> Iterator[None]:
+        """Let `choice` wait for the forward pass of this block; None lets nothing act in it."""
         slot = self.slot
         before, slot.waiting, slot.offered = slot.waiting, choice, True
         try:
