@@ -8,11 +8,13 @@ import multiprocessing
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -30,7 +32,18 @@ from nfm.train.schedule import Schedule
 SOURCES = Path(__file__).parents[1] / "src"
 # Threads change the last bits, so runs that are compared have the same number of them.
 QUIET = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCES), "PYTHONWARNINGS": "default"}
+PRELOADED = [  # torch imports its compiler with its first optimizer: seconds
+    "pytest", "sklearn.datasets", "safetensors.torch", "torch._dynamo", "nfm.data", "nfm.models", "nfm.train.fit",
+]  # fmt: skip
 TINY = {"epochs": 2, "batch_size": 16, "log_every": 1, "checkpoint_seconds": 0.0}
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    """Return a folder in memory where there is one: runs here save after every step, and wait for the disk."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory, prefix="nfm-") as folder:
+        yield Path(folder)
 
 
 class Interrupted(Exception):
@@ -126,7 +139,7 @@ def _serve(work: Any, args: Sequence[Any], settings: Mapping[str, Any]) -> None:
 def start(work: Any, *args: Any, **settings: Any) -> BaseProcess:
     """Start `work` in a process of its own, which is there in milliseconds and can be killed."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["running"])
+    context.set_forkserver_preload(PRELOADED)
     process = context.Process(target=_serve, args=(work, args, settings))
     process.start()
     return process

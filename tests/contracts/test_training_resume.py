@@ -14,9 +14,10 @@ from nfm.method.feature_mixup import NoisyFeatureMixup
 from nfm.method.presets import PRESETS
 from nfm.train import checkpoint
 from nfm.train.optim import Optimizer
-from running import Interrupted, assert_different_result, assert_same_result, rows_of, train
+from running import Interrupted, assert_different_result, assert_same_result, in_memory, rows_of, train
 
 SCHEMES = ("erm", "mixup", "manifold_mixup", "noise_injection", "nfm")
+tmp_path = in_memory
 STEPS = 6  # two epochs of three
 
 
