@@ -107,7 +107,7 @@ class Mixer:
         if self.method.claim() != choice.step:
             raise AttachError("the method's step was changed from outside; use mixer.load_state_dict(state)")
         slot.waiting = self.peek()
-        check_fired(choice)
+        check_fired(choice, slot.batch)
         mark_all(output, choice, slot.batch, self._sockets)
         return choice, slot.batch
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from nfm.core.draw import Choice
 from nfm.errors import AttachError
+from nfm.method.inputs import batch_size
 from nfm.method.sites import Site
 from nfm.method.sockets import Sockets, check_fired
 
@@ -71,7 +72,7 @@ def forward_mixed(
         sockets.offer(choice),
     ):
         output = model(*args, **kwargs)
-    check_fired(choice)
+    check_fired(choice, batch_size(args, kwargs))
     return output
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -23,6 +23,7 @@ from torch.utils.hooks import RemovableHandle
 
 from nfm.core.draw import Choice
 from nfm.core.operator import check_feature
+from nfm.core.receipts import RECEIPTS
 from nfm.errors import AttachError, SiteError
 from nfm.method.inputs import batch_size, mix_inputs, positional_names
 from nfm.method.revival import in_backward, mark
@@ -185,19 +186,28 @@ class Sockets:
         choice = slot.active
         if slot.revivals or choice is None or output is None:
             return
-        check_fired(choice)
+        check_fired(choice, slot.batch)
         mark(output, choice, slot.batch, self)
         if self.feed and not slot.offered:
             slot.waiting = self.feed.peek()  # a compiled forward pass could not make its own
 
 
-def check_fired(choice: Choice) -> None:
-    """Refuse a forward pass in which the site of `choice` fired not exactly once."""
+def check_fired(choice: Choice, batch: int) -> None:
+    """Refuse a forward pass in which the site of `choice` fired not exactly once, or not on the batch."""
     if choice.uses != 1:
         raise SiteError(
             f"expected site {choice.site!r} to fire exactly once a forward pass and loss, it fired "
             f"{choice.uses} times; method.check(model, x) lists what each site does (a compiled network "
             "needs a loss between two training forward passes)"
+        )
+    check_carries(choice, batch, RECEIPTS.shape(choice.serial) or ())
+
+
+def check_carries(choice: Choice, batch: int, shape: Sequence[int]) -> None:
+    """Refuse a feature that does not carry the batch in dim 0."""
+    if not shape or shape[0] != batch:
+        raise SiteError(
+            f"site {choice.site!r} does not carry the batch: expected {batch} in dim 0, got shape {tuple(shape)}"
         )
 
 
@@ -282,9 +292,6 @@ class _SiteOutput(_Hook):
 
 def _apply(choice: Choice, batch: int, x: Tensor, stream: int = 0) -> Tensor:
     check_feature(x, f"site {choice.site!r}")
-    if x.ndim == 0 or x.shape[0] != batch:
-        raise SiteError(
-            f"site {choice.site!r} does not carry the batch: expected {batch} in dim 0, "
-            f"got shape {tuple(x.shape)}"
-        )
+    if not torch.compiler.is_compiling():  # a compiled graph would be made for this one batch size
+        check_carries(choice, batch, x.shape)
     return choice.apply(x, stream)
