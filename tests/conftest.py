@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -25,6 +26,7 @@ def untouched_generators() -> Iterator[None]:
 @pytest.fixture
 def fresh_compiler() -> Iterator[None]:
     """Compile from nothing, and leave nothing compiled behind; the compiler's settings come back too."""
+    logging.getLogger("torch.__trace").setLevel(logging.WARNING)  # pytest would keep every line of it
     torch.compiler.reset()
     with torch._dynamo.config.patch(recompile_limit=torch._dynamo.config.recompile_limit):
         yield

@@ -12,7 +12,6 @@ from scipy.special import chdtri
 import nfm
 from nfm.core.operator import pairing_of
 from nfm.errors import UsageError
-from nfm.method import feature_mixup
 from nfm.randomness import check_seed, fold, numpy_generator, torch_generator
 
 PURPOSES = ("site", "draw", "weight", "noise", "partner")
@@ -37,6 +36,11 @@ def test_parts_of_a_key_do_not_run_together() -> None:
     lists = [(1, 23), (12, 3), (123,), ("1", 23), ("123",), (1, "23"), (), ("",), ("", ""), (-1,), ("i1:1",)]
     assert len({fold(*parts) for parts in lists}) == len(lists)
     assert all(0 <= fold(*parts) < 2**63 for parts in lists)
+
+
+def be_rank_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
 
 
 def drawn(method: nfm.NoisyFeatureMixup, site: str = "input", step: int = 0) -> tuple[list, list, list]:
@@ -67,7 +71,7 @@ def test_every_part_of_the_key_changes_partners_weights_and_noise(
 ) -> None:
     before = drawn(method())
     if change == "rank":
-        monkeypatch.setattr(feature_mixup, "_rank", lambda: 1)
+        be_rank_1(monkeypatch)
     after = drawn(
         method(seed=int(change == "seed")),
         site="a" if change == "site" else "input",
@@ -79,7 +83,7 @@ def test_every_part_of_the_key_changes_partners_weights_and_noise(
 def test_ranks_choose_sites_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     sites = ["input", "a", "b", "c"]
     here = [method().choose(sites, step=step).site for step in range(50)]
-    monkeypatch.setattr(feature_mixup, "_rank", lambda: 1)
+    be_rank_1(monkeypatch)
     there = [method().choose(sites, step=step).site for step in range(50)]
     assert 0 < sum(one == other for one, other in zip(here, there, strict=True)) < 30  # expected 12.5
 
