@@ -1,8 +1,8 @@
 """Checkpoints: inert (safetensors), atomic, checksummed; the last two are kept, and the best.
 
 A checkpoint is a pair of files, ``NAME.safetensors`` and ``NAME.json``. The second is written after the first
-and holds its SHA-256 and everything that is no tensor, so a pair is whole or is no checkpoint. A name holds
-its step, so that a pair is never replaced by another one half by half.
+and holds everything that is no tensor and the SHA-256 of both, so a pair is whole or is no checkpoint. A name
+holds its step, so that a pair is never replaced by another one half by half.
 """
 
 from __future__ import annotations
@@ -39,16 +39,20 @@ def save(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) ->
     content = _safetensors().save(
         {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}
     )
-    manifest = {
-        "format": FORMAT,
-        "sha256": hashlib.sha256(content).hexdigest(),
-        "size": len(content),
-        "facts": facts,
-    }
-    text = json.dumps(manifest, sort_keys=True, allow_nan=False)
+    manifest = {"format": FORMAT, "sha256": _digest(content, facts), "size": len(content), "facts": facts}
     with writing(f"a checkpoint of {len(content):,} bytes,", path):
         write_atomically(path.with_suffix(".safetensors"), content)
-        write_atomically(path.with_suffix(".json"), text.encode())
+        write_atomically(path.with_suffix(".json"), _text(manifest))
+
+
+def _text(table: Mapping[str, Any]) -> bytes:
+    return json.dumps(table, sort_keys=True, allow_nan=False).encode()
+
+
+def _digest(content: bytes, facts: Mapping[str, Any]) -> str:
+    digest = hashlib.sha256(content)
+    digest.update(_text(facts))
+    return digest.hexdigest()
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -56,11 +60,11 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     manifest = read_manifest(path)
     file = path.with_suffix(".safetensors")
     content = _read(file)
-    digest = hashlib.sha256(content).hexdigest()
+    digest = _digest(content, manifest["facts"])
     if len(content) != manifest["size"] or digest != manifest["sha256"]:
         raise CheckpointError(
             f"{file}: checksum: expected {manifest['size']:,} bytes with SHA-256 "
-            f"{manifest['sha256'][:12]}..., got {len(content):,} with {digest[:12]}...; the file is damaged"
+            f"{manifest['sha256'][:12]}..., got {len(content):,} with {digest[:12]}...; it or its .json is damaged"
         )
     return parse_tensors(content, file), manifest["facts"]
 
@@ -78,12 +82,16 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """Return the manifest of the checkpoint `path`."""
     file = path.with_suffix(".json")
     try:
-        manifest = json.loads(_read(file))
-        wrong = {name for name, kind in _MANIFEST.items() if not isinstance(manifest[name], kind)}
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        written = _read(file)
+        manifest = json.loads(written)
+        kinds = {name: type(value) for name, value in manifest.items()}
+        same = _text(manifest) == written  # a number can be damaged in digits that make no difference
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{file}: expected the manifest of a checkpoint, got {error!r}") from None
-    if wrong or set(manifest) != set(_MANIFEST):
-        raise CheckpointError(f"{file}: expected the manifest of a checkpoint, got the keys {list(manifest)}")
+    if kinds != _MANIFEST or not same:
+        raise CheckpointError(
+            f"{file}: expected the manifest of a checkpoint; the file is damaged or foreign"
+        )
     if manifest["format"] != FORMAT:
         raise CheckpointError(
             f"{file}: expected checkpoint format {FORMAT}, got {manifest['format']!r}; "
