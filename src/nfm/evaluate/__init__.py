@@ -1,8 +1,15 @@
-"""Honest measurement of any classifier: perturb, predict, count, write rows."""
+"""Honest measurement of any classifier: perturb, predict, count, write rows.
+
+The package can be called: ``nfm.evaluate(model, data, "quick")``.
+"""
+
+import sys
 
 from nfm.evaluate.apgd import APGD
 from nfm.evaluate.attack import Attack, parse_eps
 from nfm.evaluate.attacks import ATTACKS, Strong, attack_suite
+from nfm.evaluate.bundles import fitting
+from nfm.evaluate.calling import CallablePackage
 from nfm.evaluate.metrics import mcnemar, over_seeds, wilson_interval
 from nfm.evaluate.noise import (
     PERTURBATIONS,
@@ -51,6 +58,7 @@ __all__ = [
     "attack_suite",
     "cells",
     "evaluate",
+    "fitting",
     "load_report",
     "mcnemar",
     "noise_suite",
@@ -58,3 +66,5 @@ __all__ = [
     "parse_eps",
     "wilson_interval",
 ]
+
+sys.modules[__name__].__class__ = CallablePackage

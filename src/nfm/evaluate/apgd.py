@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from nfm.errors import UsageError
-from nfm.evaluate.attack import PURPOSES, Attack
+from nfm.evaluate.attack import GRADIENT, PURPOSES, Attack
 from nfm.evaluate.batchwise import choose, spread
 from nfm.evaluate.checks import Classifier, predict
 from nfm.evaluate.keyed import Stream
@@ -48,6 +48,10 @@ class APGD(Attack):
     def attempts(self) -> int:
         """Return one attempt a restart, and a target."""
         return self.restarts * (self.targets if self.loss == "dlr_targeted" else 1)
+
+    def work(self) -> int:
+        """Return the forward passes of one walk."""
+        return GRADIENT * (self.steps + 1)
 
     def search(
         self, model: Classifier, x: Tensor, y: Tensor, stream: Stream, eps: float, attempt: int

@@ -20,6 +20,7 @@ from nfm.evaluate.norms import NORMS, SLACK, Norm
 from nfm.evaluate.perturbation import Change, Unit, check_pixels
 
 PURPOSES = 1 << 24  # random purposes an attempt may use
+GRADIENT = 3  # forward passes that a gradient costs, about
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,14 @@ class Attack(Change):
     def attempts(self) -> int:
         """Return how many attempts are made, each on what still stands."""
         return 1
+
+    def passes(self) -> int:
+        """Return about how many forward passes an example takes that stands to the end."""
+        return 1 + self.attempts() * (1 + self.work())
+
+    def work(self) -> int:
+        """Return about how many forward passes one attempt takes."""
+        raise NotImplementedError
 
     @property
     def ball(self) -> Norm:

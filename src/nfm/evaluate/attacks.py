@@ -45,6 +45,10 @@ class Strong(Attack):
         """Return the attempts of all members."""
         return sum(member.attempts() for member in self.members())
 
+    def passes(self) -> int:
+        """Return the forward passes of all members."""
+        return sum(member.passes() for member in self.members())
+
     def search(
         self, model: Classifier, x: Tensor, y: Tensor, stream: Stream, eps: float, attempt: int
     ) -> Tensor:

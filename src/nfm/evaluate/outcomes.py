@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -34,14 +34,18 @@ class Outcomes:
     confidence_scaled: Floats | None = None
     nll_scaled: Floats | None = None
     brier_scaled: Floats | None = None
+    ids: NDArray[np.int64] | None = None  # which examples: what lets two models be paired
 
     @classmethod
-    def of(cls, logits: Tensor, labels: Tensor, *, temperature: float | None = None) -> Outcomes:
+    def of(
+        cls, logits: Tensor, labels: Tensor, *, temperature: float | None = None, ids: Tensor | None = None
+    ) -> Outcomes:
         """Return the outcomes of logits (n, K) against int64 labels (n,)."""
         predicted = logits.argmax(1)
         scaled = () if temperature is None else _probabilities(logits / temperature, labels)
         tensors = (predicted, predicted == labels, *_probabilities(logits, labels), *scaled)
-        return cls(*(tensor.cpu().numpy() for tensor in tensors))
+        made = cls(*(tensor.cpu().numpy() for tensor in tensors))
+        return made if ids is None else replace(made, ids=ids.cpu().numpy())
 
     @classmethod
     def join(cls, parts: Sequence[Outcomes]) -> Outcomes:

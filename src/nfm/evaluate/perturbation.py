@@ -39,6 +39,10 @@ class Change:
         """Return the random numbers of this change at `level`, keyed by example."""
         return Stream.of(ids, check_seed(seed), self.label, repr(level))
 
+    def passes(self) -> int:
+        """Return about how many forward passes an example takes: what a time left is told by."""
+        return 1
+
     def check_level(self, level: float) -> float:
         """Return `level` as a float, or refuse it."""
         largest = 1.0 if self.unit == "share" else math.inf

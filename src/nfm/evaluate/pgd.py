@@ -8,7 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from nfm.errors import UsageError
-from nfm.evaluate.attack import PURPOSES, Attack
+from nfm.evaluate.attack import GRADIENT, PURPOSES, Attack
 from nfm.evaluate.checks import Classifier
 from nfm.evaluate.keyed import Stream
 from nfm.evaluate.losses import ascend, cross_entropy
@@ -43,6 +43,10 @@ class PGD(Attack):
     def attempts(self) -> int:
         """Return the number of restarts."""
         return self.restarts
+
+    def work(self) -> int:
+        """Return the forward passes of one walk."""
+        return GRADIENT * self.steps
 
     def search(
         self, model: Classifier, x: Tensor, y: Tensor, stream: Stream, eps: float, attempt: int

@@ -93,11 +93,22 @@ class Authors:
     its maximum. The touched share of all values is therefore level/3.
     One point is not theirs: their draw is reseeded in each batch and so depends on the batch size;
     here it is keyed by example, as everywhere.
+    With another normalisation than theirs a level is another amount of noise. The name then tells the
+    deviations, so that such rows stand in a table of their own.
     """
 
     normalisation: Normalisation = Normalisation(AUTHORS_MEAN, AUTHORS_STD)
 
-    name: ClassVar[str] = "authors"
+    @property
+    def foreign(self) -> bool:
+        """Whether the noise is added after another normalisation than the authors'."""
+        return not self.normalisation.agrees(Normalisation(AUTHORS_MEAN, AUTHORS_STD))
+
+    @property
+    def name(self) -> str:
+        """``authors``, or ``authors(std=0.25)``: only rows of one name may be compared."""
+        told = ",".join(f"{value:.4g}" for value in self.normalisation.std)
+        return f"authors(std={told})" if self.foreign else "authors"
 
     def check(self, change: Change) -> None:
         """Refuse what the authors' code does not have; level 0 of anything is the clean set."""
@@ -118,7 +129,10 @@ class Authors:
 
     def flags(self, change: Change) -> list[str]:
         """Return what a reader of the row has to know."""
-        return ["protocol authors"] + (["noise not clipped"] if change.unit == "deviation" else [])
+        if change.unit != "deviation":
+            return ["protocol authors"]
+        own = ["noise added after the model's own normalisation, not the authors'"] if self.foreign else []
+        return ["protocol authors", "noise not clipped", *own]
 
     def _rule(self, change: Change) -> Callable[[Tensor, Stream, float], Tensor]:
         rules = {"white_noise": self._white, "salt_and_pepper": self._salt_and_pepper}
@@ -161,19 +175,15 @@ def find_normalisation(model: Any) -> Normalisation | None:
 
 
 def choose_protocol(protocol: str | EvaluationProtocol, model: Any) -> EvaluationProtocol:
-    """Return the protocol of a name, for `model`; `authors` refuses a model with another normalisation."""
+    """Return the protocol of a name, for `model`: `authors` adds noise after the model's own normalisation."""
     if not isinstance(protocol, str):
         return protocol
     found = find_normalisation(model)
     if protocol == "pixel":
         return Pixel(found)
     if protocol == "authors":
-        if found is not None and not Authors().normalisation.agrees(found):
-            raise UsageError(
-                f"protocol authors scales noise by {AUTHORS_STD}, this model normalises by {found.std}; "
-                "pass protocol=Authors(Normalisation(mean, std)) to add noise after the model's own"
-            )
-        return Authors()
+        theirs = Authors()
+        return theirs if found is None or theirs.normalisation.agrees(found) else Authors(found)
     known = ("pixel", "authors")
     raise UsageError(
         f"unknown protocol {protocol!r}; known: {', '.join(known)}{did_you_mean(protocol, known)}"

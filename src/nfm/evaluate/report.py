@@ -1,7 +1,8 @@
 """A report: the rows of an evaluation, and what the model did on each example.
 
 On disk a report is a directory: `identity.json` (what was measured), `rows.jsonl` (one row a cell) and
-`outcomes/*.npz` (one file a cell), written cell by cell, so that an interrupted evaluation can go on.
+`outcomes/*.npz` (one file a cell), written cell by cell, so that an interrupted evaluation can go on;
+and `strips/*.npz`, a few examples of a cell to look at.
 """
 
 from __future__ import annotations
@@ -9,18 +10,22 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import numpy as np
 
 from nfm.errors import DataError, EnvironmentProblem, UsageError
 from nfm.evaluate.outcomes import Outcomes
+from nfm.evaluate.strip import Strip
 from nfm.results import Row, append_rows, provenance, read_rows, to_line, write_atomically
 
+IDENTITY, ROWS = "identity.json", "rows.jsonl"
 Key = tuple[str, float]  # label of the perturbation, level
+Kept = TypeVar("Kept", Outcomes, Strip)
 
 COLUMNS = (
     "perturbation",
@@ -81,9 +86,8 @@ class Report:
         folder = Folder(Path(directory))
         held = folder.open(self.identity)
         for row in self.rows:
-            key = row["perturbation"], row["level"]
-            if key not in held.outcomes:
-                folder.write(row, self.outcomes[key])
+            if _key(row) not in held.outcomes:
+                folder.write(row, self.outcomes[_key(row)])
         return folder.path
 
 
@@ -95,10 +99,11 @@ class Folder:
 
     def open(self, identity: Row) -> Report:
         """Return the finished cells of `identity`; make the directory where there is none."""
-        if (self.path / "identity.json").exists():
+        if (self.path / IDENTITY).exists():
+            self._mend()
             return self.match(identity)
         content = json.dumps(identity | {"provenance": provenance()}, indent=2, sort_keys=True)
-        write_atomically(self.path / "identity.json", content.encode())
+        write_atomically(self.path / IDENTITY, content.encode())
         return Report(identity)
 
     def match(self, identity: Row) -> Report:
@@ -116,34 +121,65 @@ class Folder:
     def read(self) -> Report:
         """Return the report; a row whose outcomes are missing counts as not measured."""
         report = Report(self._identity())
-        rows = self.path / "rows.jsonl"
-        for row in read_rows(rows) if rows.exists() else ():
-            file = self._file(row)
+        for row in self._rows():
+            file = self._file("outcomes", _key(row))
             if file.exists():
-                report.add(row, _read_outcomes(file))
+                report.add(row, _read(Outcomes, file))
         return report
 
     def write(self, row: Row, outcomes: Outcomes) -> None:
         """Write one finished cell: the outcomes first, so that a row always has its own."""
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, **outcomes.arrays())  # type: ignore[arg-type]
-        write_atomically(self._file(row), buffer.getvalue())
-        append_rows(self.path / "rows.jsonl", [row])
+        write_atomically(self._file("outcomes", _key(row)), _packed(outcomes.arrays()))
+        append_rows(self.path / ROWS, [row])
 
     def rewrite(self, rows: list[Row]) -> None:
-        """Replace the rows by the same rows with the flags that only the whole report can tell."""
-        write_atomically(self.path / "rows.jsonl", "".join(map(to_line, rows)).encode())
+        """Replace these rows by the same with the flags that only the whole can tell; leave the others."""
+        new = {_key(row): row for row in rows}
+        lines = [to_line(new.get(_key(row), row)) for row in self._rows()]
+        write_atomically(self.path / ROWS, "".join(lines).encode())
+
+    def write_strip(self, key: Key, strip: Strip) -> None:
+        """Write what a few examples of a cell look like."""
+        write_atomically(self._file("strips", key), _packed(vars(strip)))
+
+    def has_strip(self, key: Key) -> bool:
+        """Tell whether there is a strip of that cell."""
+        return self._file("strips", key).exists()
+
+    def read_strip(self, key: Key) -> Strip:
+        """Return what a few examples of a cell look like."""
+        return _read(Strip, self._file("strips", key))
+
+    def made_by(self) -> Row:
+        """Return what the report was made by: versions, commit, machine."""
+        return self._about().get("provenance", {})
+
+    def _rows(self) -> Iterator[Row]:
+        file = self.path / ROWS
+        return read_rows(file) if file.exists() else iter(())
+
+    def _mend(self) -> None:
+        """Drop the half of a last line that a killed process left; its cell counts as not measured."""
+        file = self.path / ROWS
+        if file.exists() and not (content := file.read_bytes()).endswith(b"\n"):
+            write_atomically(file, content[: content.rfind(b"\n") + 1])
 
     def _identity(self) -> Row:
-        file = self.path / "identity.json"
+        return {key: value for key, value in self._about().items() if key != "provenance"}
+
+    def _about(self) -> Row:
+        file = self.path / IDENTITY
         try:
             identity = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, json.JSONDecodeError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"{file}: expected the identity of a report, got {error}") from None
-        return {key: value for key, value in identity.items() if key != "provenance"}
+        if not isinstance(identity, dict):
+            raise DataError(f"{file}: expected the identity of a report, got {type(identity).__name__}")
+        return identity
 
-    def _file(self, row: Row) -> Path:
-        return self.path / "outcomes" / f"{quote(row['perturbation'], safe='(),=')}-{row['level']!r}.npz"
+    def _file(self, kind: str, key: Key) -> Path:
+        perturbation, level = key
+        return self.path / kind / f"{quote(perturbation, safe='(),=')}-{level!r}.npz"
 
 
 def load_report(directory: Path | str) -> Report:
@@ -151,12 +187,22 @@ def load_report(directory: Path | str) -> Report:
     return Folder(Path(directory)).read()
 
 
-def _read_outcomes(file: Path) -> Outcomes:
+def _key(row: Row) -> Key:
+    return row["perturbation"], row["level"]
+
+
+def _packed(arrays: Mapping[str, Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def _read(kind: type[Kept], file: Path) -> Kept:
     try:
         with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as arrays:
-            return Outcomes(**arrays)
+            return kind(**arrays)
     except (OSError, ValueError, TypeError, zipfile.BadZipFile) as error:
-        raise DataError(f"{file}: expected the outcomes of a cell, got {error}") from None
+        raise DataError(f"{file}: expected the {kind.__name__.lower()} of a cell, got {error}") from None
 
 
 def _show(value: object) -> str:

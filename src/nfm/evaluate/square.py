@@ -40,6 +40,10 @@ class Square(Attack):
         if self.queries < 1 or not 0 < self.share <= 1:
             raise UsageError(f"square: expected queries above 0 and a share in (0, 1], got {self}")
 
+    def work(self) -> int:
+        """Return the queries."""
+        return self.queries
+
     def search(
         self, model: Classifier, x: Tensor, y: Tensor, stream: Stream, eps: float, attempt: int
     ) -> Tensor:

@@ -18,6 +18,7 @@ from nfm.evaluate.checks import Classifier, find_problems, hash_model, predict
 from nfm.evaluate.outcomes import Outcomes
 from nfm.evaluate.perturbation import Perturbation
 from nfm.evaluate.protocols import EvaluationProtocol
+from nfm.evaluate.strip import Strip
 from nfm.evaluate.suites import Cell
 from nfm.results import Row
 
@@ -70,9 +71,15 @@ class Subject:
             logits = predict(self.model, self._perturb(batch, cell))
             if not (force or torch.isfinite(logits).all()):
                 raise NumericalError(f"{cell.label}: the model's logits are not finite; look at its weights")
-            parts.append(Outcomes.of(logits, batch.y, temperature=self.temperature))
+            parts.append(Outcomes.of(logits, batch.y, temperature=self.temperature, ids=batch.ids))
             step(len(batch.x))
         return Outcomes.join(parts)
+
+    def show(self, cell: Cell, shown: Tensor) -> Strip:
+        """Return the examples at the indices `shown` as the model sees them under `cell`."""
+        batch = self._batch(shown)
+        x = self._perturb(batch, cell)
+        return Strip.of(x, batch.y, batch.ids, predict(self.model, x))
 
     def calibrated_on(self, held_out: ExampleSet) -> Subject:
         """Return the subject with the temperature that fits `held_out`, on which nothing is measured."""
@@ -103,15 +110,15 @@ class Subject:
         return next(self._batches(PROBE))
 
     def _batches(self, size: int) -> Iterator[Batch]:
-        device = (
-            next(self.model.parameters(), torch.empty(0)).device
-            if isinstance(self.model, nn.Module)
-            else "cpu"
-        )
         for indices in torch.arange(len(self.examples)).split(size):
-            x = to_unit(self.examples.fetch(indices))
-            y, ids = self.examples.labels[indices], self.examples.ids[indices]
-            yield Batch(x.to(device), y.to(device), ids.to(device))
+            yield self._batch(indices)
+
+    def _batch(self, indices: Tensor) -> Batch:
+        network = isinstance(self.model, nn.Module)
+        device = next(self.model.parameters(), torch.empty(0)).device if network else "cpu"  # type: ignore[attr-defined]
+        x = to_unit(self.examples.fetch(indices))
+        y, ids = self.examples.labels[indices], self.examples.ids[indices]
+        return Batch(x.to(device), y.to(device), ids.to(device))
 
 
 def check_examples(examples: ExampleSet) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,13 @@ from nfm.evaluate.honesty import flag_attacks
 from nfm.evaluate.outcomes import Outcomes
 from nfm.evaluate.protocols import EvaluationProtocol, choose_protocol
 from nfm.evaluate.report import Folder, Key, Report
+from nfm.evaluate.strip import choose_shown
 from nfm.evaluate.subject import Subject
 from nfm.evaluate.suites import Cell, Suite, choose_suite
 from nfm.randomness import check_seed
 from nfm.results import Row
 
-Progress = Callable[[str, int, int], None]  # what is measured; examples done and in all, over all cells
+Progress = Callable[[str, int, int], None]  # what is measured; work done and in all, in passes of an example
 
 FEW = 1000  # examples: below, Wilson's interval is wider than 3 points each way at 50%
 
@@ -63,16 +64,18 @@ def evaluate(
         folder = Folder(Path(save_to)) if save_to is not None else None
         held = folder.open(report.identity).outcomes if folder else {}
         measured = held | (Folder(Path(resume_from)).match(report.identity).outcomes if resume_from else {})
-        for place, cell in enumerate(cells):
+        meter = Meter(progress, [cell for cell in cells if _reuse(measured, cell) is None], len(examples))
+        for cell in cells:
             outcomes = _reuse(measured, cell)
             if outcomes is None:
-                step = _teller(progress, cell, done=place * len(examples), total=len(cells) * len(examples))
-                outcomes = subject.measure(cell, force=force, step=step)
+                outcomes = subject.measure(cell, force=force, step=meter.of(cell))
             measured[cell.key] = outcomes
             row = make_row(subject, cell, outcomes, report.identity, problems)
             report.add(row | dict(tags or {}), outcomes)
             if folder and cell.key not in held:
                 folder.write(report.rows[-1], outcomes)
+            if folder and _can_be_shown(cell, examples) and not folder.has_strip(cell.key):
+                folder.write_strip(cell.key, subject.show(cell, choose_shown(examples)))
         if flag_attacks(report, cells, subject.zero_gradients) and folder:
             folder.rewrite(report.rows)
     return report
@@ -102,13 +105,30 @@ def _reuse(measured: Mapping[Key, Outcomes], cell: Cell) -> Outcomes | None:
     return next((measured[key] for key in same if key in measured), None)
 
 
-def _teller(progress: Progress | None, cell: Cell, *, done: int, total: int) -> Callable[[int], None]:
-    """Return what tells `progress` of each batch."""
+def _can_be_shown(cell: Cell, examples: ExampleSet) -> bool:
+    """Tell whether the cell makes pictures that are the same for all models."""
+    return (
+        len(examples.shape) == 3 and examples.shape[0] in (1, 3) and not isinstance(cell.perturbation, Attack)
+    )
 
-    def step(count: int) -> None:
-        nonlocal done
-        done += count
-        if progress is not None:
-            progress(cell.label, done, total)
 
-    return step
+class Meter:
+    """Tells `progress` of each batch how much is done of what is still to be measured."""
+
+    def __init__(self, progress: Progress | None, cells: Sequence[Cell], examples: int) -> None:
+        work = {cell.key if cell.level else None: _passes(cell) for cell in cells}  # level 0 is measured once
+        self.progress, self.done, self.total = progress, 0, examples * sum(work.values())
+
+    def of(self, cell: Cell) -> Callable[[int], None]:
+        """Return what is told of each batch of `cell`."""
+
+        def step(count: int) -> None:
+            self.done += count * _passes(cell)
+            if self.progress is not None:
+                self.progress(cell.label, self.done, self.total)
+
+        return step
+
+
+def _passes(cell: Cell) -> int:
+    return cell.perturbation.passes() if cell.level else 1
