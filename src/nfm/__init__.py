@@ -12,11 +12,14 @@ if TYPE_CHECKING:
     from nfm.core.draw import Draw
     from nfm.core.noise import Noise
     from nfm.errors import NFMError
+    from nfm.evaluate.calling import CallablePackage
     from nfm.method.attach import Mixer, attach
     from nfm.method.boundaries import find_sites
     from nfm.method.feature_mixup import NoisyFeatureMixup, Outcome
     from nfm.method.presets import preset
     from nfm.train.fit import fit
+
+    evaluate: CallablePackage
 
 _HOMES = {
     "Draw": "nfm.core.draw",
@@ -32,11 +35,14 @@ _HOMES = {
 }
 
 __all__ = [
-    "Draw", "Mixer", "NFMError", "Noise", "NoisyFeatureMixup", "Outcome", "attach", "find_sites", "fit", "preset",
+    "Draw", "Mixer", "NFMError", "Noise", "NoisyFeatureMixup", "Outcome", "attach", "evaluate", "find_sites",
+    "fit", "preset",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
+    if name == "evaluate":
+        return import_module("nfm.evaluate")  # a package that can be called
     if name not in _HOMES:
         raise AttributeError(f"module 'nfm' has no attribute {name!r}; it has: {', '.join(__all__)}")
     return getattr(import_module(_HOMES[name]), name)
