@@ -64,6 +64,15 @@ def test_data_parallel_and_scripts_are_refused_by_name() -> None:
         nfm.attach(script, method())
 
 
+def test_a_replica_of_an_attached_network_is_refused() -> None:
+    """What DataParallel makes of a network that was attached first."""
+    net, (x, _) = build(Mlp), batch(6, 4)
+    with nfm.attach(net, method()):
+        net._is_replica = True
+        with pytest.raises(AttachError, match="use DDP"):
+            net(x)
+
+
 @pytest.mark.parametrize("model", [lambda x: x, None, "resnet18"])
 def test_what_is_no_module_is_refused(model) -> None:
     with pytest.raises(AttachError, match=r"expected a torch\.nn\.Module"):
@@ -73,7 +82,7 @@ def test_what_is_no_module_is_refused(model) -> None:
 def test_settings_need_a_presets_name() -> None:
     with pytest.raises(UsageError, match="settings with a preset's name only, got alpha"):
         nfm.attach(build(Mlp), method(), alpha=0.2)
-    with pytest.raises(UsageError, match=r"unknown preset 'nfmm'.*did you mean 'nfm'"):
+    with pytest.raises(UsageError, match=r"unknown scheme 'nfmm'.*did you mean 'nfm'"):
         nfm.attach(build(Mlp), "nfmm")
 
 
