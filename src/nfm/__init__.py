@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nfm.method.boundaries import find_sites
     from nfm.method.feature_mixup import NoisyFeatureMixup, Outcome
     from nfm.method.presets import preset
+    from nfm.method.schemes import scheme
     from nfm.train.fit import fit
 
     evaluate: CallablePackage
@@ -32,11 +33,12 @@ _HOMES = {
     "find_sites": "nfm.method.boundaries",
     "fit": "nfm.train.fit",
     "preset": "nfm.method.presets",
+    "scheme": "nfm.method.schemes",
 }
 
 __all__ = [
     "Draw", "Mixer", "NFMError", "Noise", "NoisyFeatureMixup", "Outcome", "attach", "evaluate", "find_sites",
-    "fit", "preset",
+    "fit", "preset", "scheme",
 ]  # fmt: skip
 
 

@@ -35,9 +35,9 @@ def columns(lines: Iterable[Sequence[str]]) -> str:
 
 
 def _schemes(given: argparse.Namespace) -> Iterable[Sequence[str]]:
-    from nfm.method.presets import PRESETS
+    from nfm.method.schemes import SCHEMES
 
-    return [(name, PRESETS[name].about) for name in PRESETS]
+    return [(name, SCHEMES[name].about) for name in SCHEMES]
 
 
 def _models(given: argparse.Namespace) -> Iterable[Sequence[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +34,7 @@ class Options:
 def default_out(config: Config) -> Path:
     """Return the folder of a run that was given none."""
     words = (config.data.name, config.model.name, config.method.scheme, f"seed{config.train.seed}")
-    return Path("runs") / "-".join(word.replace(":", "_").replace("/", "_") for word in words)
+    return Path("runs") / "-".join(re.sub(r"[:/]", "_", word).replace(" ", "") for word in words)
 
 
 def train_run(config: Config, options: Options) -> Fit | None:

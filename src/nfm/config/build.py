@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 from torch import nn
@@ -16,8 +17,8 @@ from nfm.data.autoaugment import AutoAugment
 from nfm.data.cifar_files import AUTHORS_MEAN, AUTHORS_STD
 from nfm.data.examples import Augment, DataSet
 from nfm.errors import ConfigError, did_you_mean
-from nfm.method.feature_mixup import NoisyFeatureMixup
-from nfm.method.presets import PRESETS, preset
+from nfm.method.scheme import Method
+from nfm.method.schemes import default_noise, scheme
 from nfm.models import build as build_network
 from nfm.train.optim import freeze
 
@@ -28,15 +29,17 @@ class Parts:
 
     data: DataSet
     model: nn.Module
-    method: NoisyFeatureMixup
+    method: Method
     augment: Augment | None
 
 
 def build_run(config: Config) -> Parts:
     """Return the objects that `config` names."""
-    method = build_method(config.method, seed=config.train.seed)
+    build_method(config.method, seed=config.train.seed)  # refuse before the data is read
     augment = build_augment(config.data)
     data = build_data(config.data)
+    epoch = config.train.accumulate * math.ceil(len(data.train) / config.train.batch_size)
+    method = build_method(config.method, seed=config.train.seed, epoch=epoch)
     return Parts(data, build_model(config.model, facts_of(data), seed=config.train.seed), method, augment)
 
 
@@ -70,16 +73,15 @@ def build_model(config: ModelConfig, facts: Facts, *, seed: int) -> nn.Module:
     return model
 
 
-def build_method(config: MethodConfig, *, seed: int) -> NoisyFeatureMixup:
-    """Return the method that `config` names."""
-    settings: dict[str, Any] = {
-        name: value
-        for name, value in dataclasses.asdict(config).items()
-        if name not in ("scheme", "noise") and value is not None
-    }
+def build_method(config: MethodConfig, *, seed: int, epoch: int = 1) -> Method:
+    """Return the method that `config` names; `epoch` is the number of its calls in one."""
+    names = ("sites", "alpha", "beta", "weights", "dominant")
+    given = {name: getattr(config, name) for name in names}
+    settings = {name: value for name, value in given.items() if value is not None} | config.options
     if config.noise:
-        settings["noise"] = change_noise(PRESETS[config.scheme].noise, config.noise)
-    return preset(config.scheme, seed=seed, **settings)
+        settings["noise"] = change_noise(default_noise(config.scheme), config.noise)
+    start, end, ramp = (round(epoch * value) for value in (config.start, config.end, config.ramp))
+    return scheme(config.scheme, seed=seed, start=start, end=end or None, ramp=ramp, **settings)
 
 
 def change_noise(noise: Noise, changes: dict[str, Any]) -> Noise:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from nfm.data import DATA
-from nfm.method.presets import PRESETS
+from nfm.errors import UsageError
+from nfm.method.schemes import parse
 from nfm.models import MODELS
 from nfm.models.third_party import SOURCES
 from nfm.train.optim import Optimizer
@@ -58,7 +59,11 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class MethodConfig:
-    """Which scheme; every setting left out is the scheme's own."""
+    """Which scheme, or composition of schemes; every setting left out is the scheme's own.
+
+    `options` are settings by name, or tables of them by the name of a part. The scheme acts from epoch `start` to
+    before epoch `end` (0: the last), and its levels rise over `ramp` epochs.
+    """
 
     scheme: str = "nfm"
     sites: tuple[str, ...] | None = None
@@ -67,9 +72,18 @@ class MethodConfig:
     weights: str | None = None
     dominant: bool | None = None
     noise: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    start: float = 0.0
+    end: float = 0.0
+    ramp: float = 0.0
 
     def __post_init__(self) -> None:
-        PRESETS[self.scheme]
+        parse(self.scheme)
+        for name in ("start", "end", "ramp"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise UsageError(f"{name}: expected epochs, 0 or more, got {getattr(self, name)!r}")
+        if 0 < self.end <= self.start:
+            raise UsageError(f"end: expected an epoch after the start ({self.start:g}), got {self.end:g}")
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,11 @@ class Choice:
         """Return how many forward passes this choice met; recomputations count too."""
         return RECEIPTS.count(self.serial)
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the shape of the feature that this choice met, () before it did."""
+        return RECEIPTS.shape(self.serial) or ()
+
     def apply(self, x: Tensor, stream: int = 0) -> Tensor:
         """Return `x` mixed and perturbed; `stream` tells apart the tensors of one site."""
         noise = self.noise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch.nn.functional as F
@@ -14,10 +14,11 @@ from nfm.core.mixing import Criterion, mixed_loss
 from nfm.core.structure import tensors_in
 from nfm.errors import AttachError, ShapeError, UsageError
 from nfm.method.feature_mixup import NoisyFeatureMixup, Outcome
-from nfm.method.presets import preset
 from nfm.method.revival import find_mark, mark_all
 from nfm.method.roots import acts, is_compiled, register, root_of, unregister
-from nfm.method.sockets import check_fired
+from nfm.method.scheme import Method, mixings_of
+from nfm.method.schemes import scheme
+from nfm.method.sockets import Sockets, check_fired
 
 _SHAPE_CLASSES = 3  # the compiler's own: the first batch size, any other, and 1
 
@@ -144,18 +145,36 @@ class Mixer:
         self.detach()
 
 
-def attach(model: nn.Module, method: NoisyFeatureMixup | str = "nfm", **settings: Any) -> Mixer:
-    """Attach a method (or a preset by name, with `settings` of your own) to `model` for good.
+def attach(model: nn.Module, method: Method | str = "nfm", **settings: Any) -> Mixer:
+    """Attach a method (or a scheme by name, with `settings` of your own) to `model` for good.
 
     Attach before `torch.compile`; before or after wrapping in DistributedDataParallel.
     """
     if isinstance(method, str):
-        method = preset(method, **settings)
+        method = scheme(method, **settings)
     elif settings:
         raise UsageError(
             f"expected settings with a preset's name only, got {', '.join(settings)} beside a method"
         )
+    if not isinstance(method, NoisyFeatureMixup):
+        raise UsageError(
+            f"expected a scheme that acts inside one forward pass to attach, got {method!r}; it does more: call it "
+            "(outcome = scheme(model, x, y))"
+        )
     return Mixer(model, method)
+
+
+@contextmanager
+def ready_to_compile(model: nn.Module, method: Any) -> Iterator[None]:
+    """While inside, hold every hook that a scheme will need: the compiler ignores those that come later."""
+    root = root_of(model)
+    with ExitStack() as stack:
+        for index, mixing in enumerate(mixings_of(method)):
+            if index == 0:
+                stack.enter_context(Mixer(root, mixing))
+            else:
+                stack.callback(Sockets.of(root).hold(mixing.sites_of(root)))
+        yield
 
 
 def _is_trained(output: Any) -> bool:

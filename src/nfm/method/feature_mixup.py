@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import functools
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -27,7 +28,7 @@ NFM_NOISE = Noise(0.4, 0.2)  # the paper, Section 5: "across all models trained 
 PER_BATCH, PER_SAMPLE = "batch", "sample"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Outcome:
     """What one training step made: the loss to go backward from, the network's output, and the draw."""
 
@@ -75,7 +76,9 @@ class NoisyFeatureMixup(Stepped):
     def __repr__(self) -> str:
         sites = "the network's default" if self.sites is None else ", ".join(self.sites)
         shapes = f"alpha={self.alpha:g}" + (f", beta={self.beta:g}" if self.beta != self.alpha else "")
-        settings = (f"sites: {sites}", shapes, f"one weight a {self.weights}", repr(self.noise))
+        settings = [f"sites: {sites}", shapes, f"one weight a {self.weights}", repr(self.noise)]
+        settings += ["dominant"] if self.dominant else []
+        settings += [f"inputs: {', '.join(self.inputs)}"] if self.inputs else []
         return f"NoisyFeatureMixup({'; '.join(settings)}; seed={self.seed})"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -131,6 +134,14 @@ class NoisyFeatureMixup(Stepped):
         What it returns is called like the method itself, and mixes in every mode.
         """
         return functools.partial(self, draw=draw)
+
+    def scaled(self, factor: float) -> Self:
+        """Return the same method with both noise levels times `factor`."""
+        other = copy.copy(self)
+        noise = self.noise
+        other.noise = dataclasses.replace(noise, add=factor * noise.add, mult=factor * noise.mult)
+        other._resolved = self._resolved
+        return other
 
     def check(self, model: nn.Module, x: Any) -> Plan:
         """Dry-run `model` on `x` and return the plan of its sites; refuse a bad one by name."""

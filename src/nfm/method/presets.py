@@ -48,7 +48,7 @@ _add(
 _add("nfm_authors", None, 1.0, _authors(0.4, 0.2), "NFM as in the published tables")
 _add("nfm_authors_high", None, 1.0, _authors(1.0, 0.5), "NFM* of the paper: more noise")
 
-_SETTINGS = ("sites", "alpha", "beta", "noise", "weights", "dominant", "inputs", "seed")
+SETTINGS = ("sites", "alpha", "beta", "noise", "weights", "dominant", "inputs", "seed")
 
 
 def preset(name: str, **overrides: Any) -> NoisyFeatureMixup:
@@ -59,10 +59,10 @@ def preset(name: str, **overrides: Any) -> NoisyFeatureMixup:
     """
     numbers = PRESETS[name]
     for key in overrides:
-        if key not in _SETTINGS:
+        if key not in SETTINGS:
             raise UsageError(
-                f"unknown setting {key!r} of preset {name!r}; known: {', '.join(_SETTINGS)}"
-                f"{did_you_mean(key, _SETTINGS)}"
+                f"unknown setting {key!r} of preset {name!r}; known: {', '.join(SETTINGS)}"
+                f"{did_you_mean(key, SETTINGS)}"
             )
     settings: dict[str, Any] = {"sites": numbers.sites, "alpha": numbers.alpha, "noise": numbers.noise}
     return NoisyFeatureMixup(**(settings | overrides))

@@ -23,7 +23,6 @@ from torch.utils.hooks import RemovableHandle
 
 from nfm.core.draw import Choice
 from nfm.core.operator import check_feature
-from nfm.core.receipts import RECEIPTS
 from nfm.errors import AttachError, SiteError
 from nfm.method.inputs import batch_size, mix_inputs, positional_names
 from nfm.method.revival import in_backward, mark
@@ -200,7 +199,7 @@ def check_fired(choice: Choice, batch: int) -> None:
             f"{choice.uses} times; method.check(model, x) lists what each site does (a compiled network "
             "needs a loss between two training forward passes)"
         )
-    check_carries(choice, batch, RECEIPTS.shape(choice.serial) or ())
+    check_carries(choice, batch, choice.shape)
 
 
 def check_carries(choice: Choice, batch: int, shape: Sequence[int]) -> None:

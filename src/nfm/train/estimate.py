@@ -13,7 +13,6 @@ from torch import nn
 
 from nfm.data.batches import Batches
 from nfm.data.examples import Augment, DataSet
-from nfm.method.feature_mixup import NoisyFeatureMixup
 from nfm.train.optim import Optimizer
 from nfm.train.ranks import Ranks
 from nfm.train.settings import Settings
@@ -72,4 +71,4 @@ def estimate(
 
 
 def _sites(model: nn.Module, method: Method, x: Any) -> str:
-    return str(method.check(model, x)) if isinstance(method, NoisyFeatureMixup) else repr(method)
+    return str(method.check(model, x)) if hasattr(method, "check") else repr(method)

@@ -17,8 +17,7 @@ from nfm.data.batches import Batches
 from nfm.data.check import check_examples
 from nfm.data.examples import Augment, DataSet, to_unit
 from nfm.errors import EnvironmentProblem, UsageError
-from nfm.method.attach import attach
-from nfm.method.feature_mixup import NoisyFeatureMixup
+from nfm.method.attach import ready_to_compile
 from nfm.results import Row
 from nfm.train.ema import Average
 from nfm.train.folder import RECIPE, RunFolder
@@ -129,7 +128,7 @@ def _settings(settings: Settings | None, numbers: Mapping[str, Any]) -> Settings
 def _check_data(model: nn.Module, method: Method, data: DataSet) -> None:
     """Refuse data that cannot be trained on, and a network or method that does not fit it."""
     check_examples(data.train, data.num_classes)
-    if isinstance(method, NoisyFeatureMixup):
+    if hasattr(method, "check"):
         few = torch.arange(min(4, len(data.train)))
         device = next(model.parameters()).device
         method.check(model, to_unit(data.train.fetch(few)).to(device))
@@ -152,8 +151,7 @@ def _wrap(root: nn.Module, method: Method, settings: Settings, ranks: Ranks, sta
             raise UsageError("sync_batch_norm: expected more than one process; start with torchrun")
         forward = root = nn.SyncBatchNorm.convert_sync_batchnorm(root)
     if settings.compile:
-        if isinstance(method, NoisyFeatureMixup):
-            stack.enter_context(attach(root, method))
+        stack.enter_context(ready_to_compile(root, method))
         forward = torch.compile(forward)  # type: ignore[assignment]
     if ranks.world > 1:
         devices = [ranks.device] if ranks.device.type == "cuda" else None

@@ -53,7 +53,7 @@ def told(thing: Any) -> str:
 
 
 def _of_method(method: Any) -> Any:
-    if not isinstance(method, NoisyFeatureMixup):
+    if type(method) is not NoisyFeatureMixup:
         return told(method)
     names = ("sites", "inputs", "alpha", "beta", "weights", "dominant", "seed")
     return {name: getattr(method, name) for name in names} | {"noise": asdict(method.noise)}
