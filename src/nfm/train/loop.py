@@ -18,6 +18,7 @@ from nfm.train.accuracy import measure
 from nfm.train.differing import differences
 from nfm.train.disk import free_bytes, writing
 from nfm.train.folder import RunFolder
+from nfm.train.optim import set_momentum
 from nfm.train.progress import Moment, Progress
 from nfm.train.ranks import Ranks
 from nfm.train.schedule import Schedule
@@ -138,11 +139,12 @@ class Loop:
         self._close_epoch(epoch)
 
     def _set_rate(self, number: int) -> float:
-        factor = self.schedule.factor(
-            number, steps_per_epoch=self.train.steps_per_epoch, epochs=self.settings.epochs
-        )
+        run = {"steps_per_epoch": self.train.steps_per_epoch, "epochs": self.settings.epochs}
+        factor, momentum = self.schedule.factor(number, **run), self.schedule.momentum(number, **run)
         for group, base in zip(self.state.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = base * factor
+            if momentum is not None:
+                set_momentum(group, momentum)
         return self.rates[0] * factor
 
     def _after_step(self, epoch: int, step: int, number: int, rate: float, result: StepResult) -> None:

@@ -107,6 +107,14 @@ def _adam(spec: Optimizer, groups: list[dict[str, Any]]) -> torch.optim.Optimize
     return torch.optim.Adam(groups, lr=spec.lr, betas=spec.betas)
 
 
+def set_momentum(group: dict[str, Any], momentum: float) -> None:
+    """Set the momentum of a parameter group, by the name its optimizer has for it."""
+    if "betas" in group:
+        group["betas"] = (momentum, *group["betas"][1:])
+    elif group.get("momentum"):
+        group["momentum"] = momentum
+
+
 def freeze(model: nn.Module, globs: tuple[str, ...]) -> int:
     """Freeze the parameters whose names fit one of `globs`; return how many numbers that is."""
     frozen = 0
