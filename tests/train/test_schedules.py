@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 from nfm.errors import UsageError
+from nfm.method.presets import preset
 from nfm.train.optim import Optimizer
 from nfm.train.schedule import SHAPES, Schedule
-from running import Interrupted, rows_of, train
+from running import Interrupted, digits, network, rows_of, train
 
 PER_EPOCH = 5
 
@@ -68,6 +70,35 @@ def test_one_cycle_by_hand() -> None:
     assert max(trace(Schedule("one_cycle"), 8)) == 1.0
 
 
+def test_the_momentum_of_one_cycle_goes_against_the_rate() -> None:
+    """From the first of `momenta` to the second where the rate is highest, and back (Smith 2018, sec. 4.3)."""
+    steps, top = 8 * PER_EPOCH, 12
+    schedule = Schedule("one_cycle", momenta=(0.9, 0.7))
+    found = [schedule.momentum(s, steps_per_epoch=PER_EPOCH, epochs=8) for s in range(steps)]
+    heights = [math.sin(math.pi * s / top / 2) ** 2 for s in range(top)]
+    heights += [math.cos(math.pi * s / (steps - top) / 2) ** 2 for s in range(steps - top)]
+    assert_trace(found, [0.9 - 0.2 * height for height in heights])
+    assert Schedule("cosine").momentum(3, steps_per_epoch=PER_EPOCH, epochs=8) is None
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
+def test_a_run_cycles_its_momentum(name: str) -> None:
+    model = network(digits())
+    built = Optimizer(name, lr=0.01).build(model)
+    seen: list[float] = []
+    scheme = preset("erm")
+
+    def watching(*args: Any, **options: Any) -> Any:
+        group = built.param_groups[0]
+        seen.append(group["momentum"] if name == "sgd" else group["betas"][0])
+        return scheme(*args, **options)
+
+    schedule = Schedule("one_cycle", momenta=(0.9, 0.7))
+    train(model=model, method=watching, optimizer=built, schedule=schedule, epochs=2)
+    assert_trace(seen, [schedule.momentum(s, steps_per_epoch=3, epochs=2) for s in range(6)])
+    assert len(set(seen)) == 6  # the control: it moves
+
+
 @pytest.mark.parametrize("name", ["constant", "cosine", "one_cycle", "step"])
 def test_warm_up_is_linear_and_comes_before(name: str) -> None:
     schedule = Schedule(name, (1,), warmup=2)
@@ -105,6 +136,7 @@ def test_every_rate_is_a_share_of_the_base(name: str, epochs: int, warmup: float
         ({"warmup": float("inf")}, "schedule.warmup"),
         ({"rise": 1.5}, "schedule.rise"),
         ({"start": -0.1}, "schedule.start"),
+        ({"momenta": (0.9, 1.0)}, "schedule.momenta"),
     ],
 )
 def test_bad_schedules_are_refused(settings: dict[str, object], told: str) -> None:
