@@ -3,47 +3,82 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
+
+from nfm.errors import UsageError
+
+EPILOG = """suites: quick (clean, white noise, salt and pepper), paper (curves of both, PGD-7, six corruptions), full
+(everything, strong attacks too: slow), and single ones: cifar, vit, imagenet, curves, attacks, ...
+Measured cells are kept and not measured again: the same command goes on where it was stopped, and another
+suite adds to what is there."""
 
 
 def add_arguments(options: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    options.add_argument("run", type=Path, help="the folder of a run")
-    options.add_argument("--data", help="another data set to measure on (default: the run's test part)")
+    options.epilog = EPILOG
+    options.add_argument(
+        "source", metavar="RUN", help="folder of a run, a checkpoint, weights, timm:NAME, torchvision:NAME"
+    )
+    options.add_argument("--data", help="data set to measure on (default: the run's own test part)")
     options.add_argument("--data-root", help="folder to look for the data in first")
-    options.add_argument("--suite", default="cifar", help="cifar, vit, imagenet or curves (default cifar)")
-    options.add_argument("--protocol", default="pixel", help="pixel (default) or authors")
+    options.add_argument("--suite", help="what to measure; see below (default quick)")
+    options.add_argument(
+        "--levels",
+        nargs="+",
+        default=[],
+        metavar="NAME=L,L",
+        help="these alone, or beside --suite: white_noise=0.1,0.2",
+    )
+    options.add_argument("--protocol", default="pixel", help="pixel (default) or authors; never in one table")
     options.add_argument("--seed", type=int, default=0, help="seed of the perturbations")
     options.add_argument("--batch-size", type=int, default=250, help="examples a batch; it changes no result")
-    options.add_argument("--force", action="store_true", help="measure a refused model all the same, flagged")
-    options.add_argument(
-        "--out", type=Path, help="where rows and outcomes go (default RUN/evaluation-PROTOCOL)"
+    options.add_argument("--force", action="store_true", help="measure what is refused all the same, flagged")
+    options.add_argument("--out", type=Path, help="where to keep it (default RUN/evaluation-PROTOCOL)")
+    options.add_argument("--overwrite", action="store_true", help="measure anew what --out holds")
+    options.add_argument("--name", help="what tables call it (default: the scheme of the run)")
+    files = options.add_argument_group("for a file of weights")
+    files.add_argument("--model", help="the network the weights are of (nfm list models)")
+    files.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="an option of that network"
+    )
+    files.add_argument(
+        "--normalisation", help="data, authors, imagenet or none, where the file does not tell"
     )
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measure every cell of the suite; cells measured before are not measured again."""
-    from nfm.config.runs import load_run
-    from nfm.data import load
-    from nfm.evaluate.sweep import evaluate
+    """Measure every cell; cells measured before are not measured again."""
+    from nfm.cli.candidates import NORMALISATIONS, Request, find_candidate
+    from nfm.cli.evaluating import Options, measure
+    from nfm.cli.levels import parse_levels
+    from nfm.cli.options import parse_options
+    from nfm.evaluate.protocols import check_protocol
+    from nfm.evaluate.suites import SUITES
     from nfm.plots.table import table
+    from nfm.randomness import check_seed
 
-    trained = load_run(given.run)
-    config = trained.config
-    data = load(
-        given.data or config.data.name, root=given.data_root or config.data.root or None, validation=0
-    )
-    out = given.out or given.run / f"evaluation-{given.protocol}"
-    report = evaluate(
-        trained.model, data.test, given.suite, protocol=given.protocol, seed=given.seed,
-        batch_size=given.batch_size, classes=len(trained.facts.classes), force=given.force, save_to=out,
-        tags={"scheme": config.method.scheme, "train_seed": config.train.seed, "data": data.name},
-        progress=_tell if sys.stderr.isatty() else None,
+    if given.normalisation not in (None, *NORMALISATIONS):
+        raise UsageError(
+            f"--normalisation: expected {', '.join(NORMALISATIONS)}, got {given.normalisation!r}"
+        )
+    if given.batch_size < 1:
+        raise UsageError(f"--batch-size: expected a whole number from 1 up, got {given.batch_size}")
+    suite = given.suite or (None if given.levels else "quick")
+    options = Options(
+        suite=suite, more=parse_levels(given.levels) if given.levels else (), seed=check_seed(given.seed),
+        protocol=check_protocol(given.protocol), batch_size=given.batch_size, force=given.force, out=given.out,
+        overwrite=given.overwrite, name=given.name,
     )  # fmt: skip
-    print(f"{table(report.rows)}\n\nrows: {out}")
-
-
-def _tell(label: str, done: int, total: int) -> None:
-    end = "\n" if done == total else ""
-    print(f"\r{100 * done / total:3.0f}%  {label:<24}", end=end, file=sys.stderr, flush=True)
+    if suite:
+        _ = SUITES[suite]  # a typo is told before anything is loaded
+    request = Request(
+        given.source,
+        given.data,
+        given.data_root,
+        given.model,
+        parse_options(given.option),
+        given.normalisation,
+    )
+    report, out, left_out = measure(find_candidate(request), options)
+    notes = [f"left out: {reason}" for reason in left_out]
+    print("\n".join([table(report.rows), "", *notes, f"rows: {out}"]))

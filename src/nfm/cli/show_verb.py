@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from nfm.errors import UsageError
-
 
 def add_arguments(options: argparse.ArgumentParser) -> None:
     """Declare the flags."""
@@ -27,18 +25,13 @@ def run(given: argparse.Namespace) -> None:
     """Build the network and describe it."""
     import torch
 
-    from nfm.config.read import parse_value
+    from nfm.cli.options import parse_options
     from nfm.method.sites import default_sites
     from nfm.models import build, describe, format_description
 
     vectors = given.name == "mlp"
     size = given.image_size or (224 if given.name in ("resnet18", "resnet50") or ":" in given.name else 32)
-    options = {}
-    for option in given.option:
-        name, equals, value = option.partition("=")
-        if not equals:
-            raise UsageError(f"--option: expected NAME=VALUE, such as width=0.25, got {option!r}")
-        options[name] = parse_value(value)
+    options = parse_options(given.option)
     image_size = None if vectors else size
     model = build(
         given.name, num_classes=given.classes, in_channels=given.channels, image_size=image_size, **options

@@ -21,7 +21,7 @@ _WRAPPERS = ("module.", "_orig_mod.", "model.")  # of DDP, torch.compile, Lightn
 def take_weights(model: nn.Module, source: str) -> None:
     """Load the weights of `source` into `model`; a head of other classes stays new."""
     own = model.state_dict()
-    weights = _stripped(read_weights(Path(source)), own)
+    weights = unwrapped(read_weights(Path(source)), own)
     head = find_head(model)
     for name, value in own.items():
         if name.startswith(f"{head}.") and (name not in weights or weights[name].shape != value.shape):
@@ -85,7 +85,7 @@ def _of_checkpoint(path: Path) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
-def _stripped(weights: dict[str, Tensor], own: Collection[str]) -> dict[str, Tensor]:
+def unwrapped(weights: dict[str, Tensor], own: Collection[str]) -> dict[str, Tensor]:
     """Return `weights` without the prefixes of wrappers, unless the network's own names begin so."""
     foreign = [prefix for prefix in _WRAPPERS if not all(name.startswith(prefix) for name in own)]
     while prefix := next((p for p in foreign if weights and all(n.startswith(p) for n in weights)), ""):

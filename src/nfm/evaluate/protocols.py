@@ -20,6 +20,7 @@ from nfm.evaluate.perturbation import Change, Perturbation, check_images, check_
 # The authors' normalisation until 2021-11-19, of both CIFARs; the paper's tables fit this one.
 AUTHORS_MEAN = (0.4914, 0.4822, 0.4465)
 AUTHORS_STD = (0.2023, 0.1994, 0.2010)
+PROTOCOLS = ("pixel", "authors")
 
 
 @dataclass(frozen=True)
@@ -174,17 +175,21 @@ def find_normalisation(model: Any) -> Normalisation | None:
     return Normalisation(mean, std)
 
 
+def check_protocol(name: str) -> str:
+    """Return the name of a protocol, or refuse it."""
+    if name not in PROTOCOLS:
+        raise UsageError(
+            f"unknown protocol {name!r}; known: {', '.join(PROTOCOLS)}{did_you_mean(name, PROTOCOLS)}"
+        )
+    return name
+
+
 def choose_protocol(protocol: str | EvaluationProtocol, model: Any) -> EvaluationProtocol:
     """Return the protocol of a name, for `model`: `authors` adds noise after the model's own normalisation."""
     if not isinstance(protocol, str):
         return protocol
     found = find_normalisation(model)
-    if protocol == "pixel":
+    if check_protocol(protocol) == "pixel":
         return Pixel(found)
-    if protocol == "authors":
-        theirs = Authors()
-        return theirs if found is None or theirs.normalisation.agrees(found) else Authors(found)
-    known = ("pixel", "authors")
-    raise UsageError(
-        f"unknown protocol {protocol!r}; known: {', '.join(known)}{did_you_mean(protocol, known)}"
-    )
+    theirs = Authors()
+    return theirs if found is None or theirs.normalisation.agrees(found) else Authors(found)

@@ -37,6 +37,7 @@ def evaluate(
     classes: int | None = None,
     held_out: ExampleSet | None = None,
     tags: Mapping[str, Any] | None = None,
+    flags: Sequence[str] = (),
     force: bool = False,
     progress: Progress | None = None,
     save_to: Path | str | None = None,
@@ -47,9 +48,9 @@ def evaluate(
     A model whose numbers would mean nothing (stochastic, softmax output, NaN, output that depends on the
     batch) is refused before anything is measured; `force` turns the refusal into a flag of every row.
     With `held_out` examples a temperature is fitted on them, and each row tells the calibration with it too.
-    `tags` go into each row (scheme, train_seed, data: what tables group by). `save_to` writes every finished
-    cell at once. Cells found there or in `resume_from` are not measured again: they must be of the same
-    model, protocol, examples and seed, or the directory is refused.
+    `tags` go into each row (scheme, train_seed, data: what tables group by), `flags` among its flags.
+    `save_to` writes every finished cell at once. Cells found there or in `resume_from` are not measured again:
+    they must be of the same model, protocol, examples and seed, or the directory is refused.
     """
     subject = Subject(model, examples, choose_protocol(protocol, model), check_seed(seed), batch_size)
     cells = choose_suite(suite)
@@ -70,7 +71,7 @@ def evaluate(
             if outcomes is None:
                 outcomes = subject.measure(cell, force=force, step=meter.of(cell))
             measured[cell.key] = outcomes
-            row = make_row(subject, cell, outcomes, report.identity, problems)
+            row = make_row(subject, cell, outcomes, report.identity, [*problems, *flags])
             report.add(row | dict(tags or {}), outcomes)
             if folder and cell.key not in held:
                 folder.write(report.rows[-1], outcomes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from nfm.errors import UsageError, did_you_mean
 from nfm.plots.comparison import CLEAN, Column, Comparison, Estimate, compare
@@ -14,15 +14,25 @@ SYMBOLS = {"white_noise": "σ", "salt_and_pepper": "γ"}  # the paper's letters
 LATEX = {"white_noise": r"$\sigma$", "salt_and_pepper": r"$\gamma$"}
 
 
-def table(rows: Iterable[Row], *, style: str = "text", spread: bool = True) -> str:
+def table(rows: Iterable[Row], *, style: str = "text", spread: bool = True, width: int | None = None) -> str:
     """Return `rows` as text, markdown, latex or csv, accuracies in %.
 
     Rows of another protocol, data set, set of examples or noise seed get a table of their own. With `spread`,
-    one seed is shown with its Wilson interval, several as mean ± standard deviation.
+    one seed is shown with its Wilson interval, several as mean ± standard deviation. A text that is wider than
+    `width` letters goes on below with the next columns.
     """
+    return "\n\n".join(show_comparison(one, style=style, spread=spread, width=width) for one in compare(rows))
+
+
+def show_comparison(
+    comparison: Comparison, *, style: str = "text", spread: bool = True, width: int | None = None
+) -> str:
+    """Return one table."""
     if style not in STYLES:
         raise UsageError(f"unknown style {style!r}; known: {', '.join(STYLES)}{did_you_mean(style, STYLES)}")
-    return "\n\n".join(STYLES[style](comparison, spread) for comparison in compare(rows))
+    if style == "text":
+        return _text(comparison, spread, width)
+    return STYLES[style](comparison, spread)
 
 
 def order(comparison: Comparison) -> list[Column]:
@@ -70,7 +80,7 @@ def _lines(comparison: Comparison, spread: bool) -> list[list[str]]:
     return [["scheme", *map(_head, columns)], *body]
 
 
-def _text(comparison: Comparison, spread: bool) -> str:
+def _text(comparison: Comparison, spread: bool, width: int | None = None) -> str:
     """Return aligned lines for a terminal; a band stands under its number, to keep the table narrow."""
     head, *body = _lines(comparison, spread=False)
     columns = order(comparison)
@@ -80,11 +90,25 @@ def _text(comparison: Comparison, spread: bool) -> str:
     ]
     if spread:
         body = [line for pair in zip(body, bands, strict=True) for line in pair]
-    widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
-    aligned = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in (head, *body)]
-    rule = "  ".join("─" * width for width in widths)
     notes = [f"note: {note}" for note in comparison.notes]
-    return "\n".join([f"accuracy in %: {comparison.title}", "", aligned[0], rule, *aligned[1:], *notes])
+    return "\n".join([f"accuracy in %: {comparison.title}", "", align([head, *body], width=width), *notes])
+
+
+def align(lines: Sequence[Sequence[str]], *, width: int | None = None) -> str:
+    """Return lines of cells, the first of them the heads, as columns; those that do not fit go on below."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    blocks: list[list[int]] = [[]]
+    for place in range(1, len(widths)):
+        taken = widths[0] + sum(2 + widths[other] for other in (*blocks[-1], place))
+        if width is not None and blocks[-1] and taken > width:
+            blocks.append([])
+        blocks[-1].append(place)
+    return "\n\n".join(_block(lines, widths, [0, *places]) for places in blocks)
+
+
+def _block(lines: Sequence[Sequence[str]], widths: Sequence[int], places: Sequence[int]) -> str:
+    head, *body = ["  ".join(line[place].ljust(widths[place]) for place in places).rstrip() for line in lines]
+    return "\n".join([head, "  ".join("─" * widths[place] for place in places), *body])
 
 
 def _markdown(comparison: Comparison, spread: bool) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TextIO
 
@@ -20,6 +21,22 @@ class Moment:
     examples: int
     probe: float | None = None
     earlier: int = 0
+
+
+class Countable(Protocol):
+    """What time left can be told of: steps done and in all, and those done before this session."""
+
+    @property
+    def step(self) -> int: ...
+
+    @property
+    def steps(self) -> int: ...
+
+    @property
+    def earlier(self) -> int: ...
+
+
+Describe = Callable[[Any, float], str]  # where a run stands, seconds since its start -> one line
 
 
 class Progress(Protocol):
@@ -57,7 +74,7 @@ def describe(moment: Moment, seconds: float) -> str:
     )
 
 
-def seconds_left(moment: Moment, seconds: float) -> str:
+def seconds_left(moment: Countable, seconds: float) -> str:
     """Return the time left at the speed so far, as ``1:02:03`` or ``2:03``."""
     done = moment.step - moment.earlier
     if done <= 0 or not seconds:
@@ -73,18 +90,19 @@ class Lines:
 
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     every: float = 10.0
+    describe: Describe = describe
     _began: float = 0.0
     _told: float = 0.0
 
-    def start(self, title: str, moment: Moment) -> None:
+    def start(self, title: str, moment: Countable) -> None:
         self._began = self._told = time.monotonic()
         self.note(title)
 
-    def step(self, moment: Moment) -> None:
+    def step(self, moment: Countable) -> None:
         now = time.monotonic()
         if now - self._told >= self.every:
             self._told = now
-            self.note(describe(moment, now - self._began))
+            self.note(self.describe(moment, now - self._began))
 
     def note(self, text: str) -> None:
         print(text, file=self.stream, flush=True)
@@ -95,7 +113,7 @@ class Lines:
 class Bar:
     """A bar by rich, redrawn at most ten times a second."""
 
-    def __init__(self) -> None:
+    def __init__(self, describe: Describe = describe) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, TaskProgressColumn, TextColumn
         from rich.progress import Progress as RichProgress
@@ -105,19 +123,20 @@ class Bar:
             TextColumn("{task.description}"), console=Console(stderr=True), transient=True,
         )  # fmt: skip
         self._task: Any = None
+        self._describe = describe
         self._began = self._told = 0.0
 
-    def start(self, title: str, moment: Moment) -> None:
+    def start(self, title: str, moment: Countable) -> None:
         self._began = time.monotonic()
         self._bar.start()
         self._task = self._bar.add_task("", total=moment.steps, completed=moment.step, title=title)
 
-    def step(self, moment: Moment) -> None:
+    def step(self, moment: Countable) -> None:
         now = time.monotonic()
         if now - self._told >= 0.1 or moment.step == moment.steps:
             self._told = now
             self._bar.update(
-                self._task, completed=moment.step, description=describe(moment, now - self._began)
+                self._task, completed=moment.step, description=self._describe(moment, now - self._began)
             )
 
     def note(self, text: str) -> None:
@@ -127,12 +146,12 @@ class Bar:
         self._bar.stop()
 
 
-def choose_progress(stream: TextIO | None = None) -> Progress:
+def choose_progress(stream: TextIO | None = None, describe: Describe = describe) -> Bar | Lines:
     """Return a bar if `stream` (standard error) is a terminal and rich is there, plain lines otherwise."""
     stream = sys.stderr if stream is None else stream
     if not stream.isatty():
-        return Lines(stream)
+        return Lines(stream, describe=describe)
     try:
-        return Bar()
+        return Bar(describe)
     except (ImportError, RuntimeError):
-        return Lines(stream)
+        return Lines(stream, describe=describe)

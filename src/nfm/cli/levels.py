@@ -1,0 +1,40 @@
+"""``--levels white_noise=0.1,0.2 pgd(norm=l2)=0.5``: words to cells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from nfm.config.read import parse_value
+from nfm.errors import UsageError, did_you_mean
+from nfm.evaluate import ATTACKS, PERTURBATIONS, Cell, Clean, cells, parse_eps
+from nfm.evaluate.perturbation import Change
+
+SHAPE = re.compile(r"(?P<name>\w+)(\((?P<options>[^()]*)\))?=(?P<levels>[^=()]+)")
+
+
+def parse_levels(words: Iterable[str]) -> list[Cell]:
+    """Return the clean cell and those that the words name."""
+    return [Cell(Clean(), 0.0), *(cell for word in words for cell in _parse(word))]
+
+
+def _parse(word: str) -> list[Cell]:
+    found = SHAPE.fullmatch(word)
+    if found is None:
+        raise UsageError(
+            f"--levels: expected NAME=LEVEL,LEVEL or NAME(OPTION=VALUE)=LEVEL, such as white_noise=0.1,0.2 or "
+            f"pgd(norm=l2)=0.5 or pgd=8/255, got {word!r}"
+        )
+    change = _change(found["name"], found["options"] or "")
+    return cells(change, [parse_eps(level) for level in found["levels"].split(",")])
+
+
+def _change(name: str, options: str) -> Change:
+    known = {key: registry[key] for registry in (PERTURBATIONS, ATTACKS) for key in registry}
+    if name not in known:
+        raise UsageError(f"--levels: unknown {name!r}; known: {', '.join(known)}{did_you_mean(name, known)}")
+    given = dict(option.split("=", 1) for option in options.split(",") if "=" in option)
+    try:
+        return known[name](**{key.strip(): parse_value(value) for key, value in given.items()})
+    except TypeError as error:
+        raise UsageError(f"--levels: {name}({options}): {error}") from None
