@@ -212,6 +212,7 @@ class TestDeterminism:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")  # of torch, at its import
 @pytest.mark.usefixtures("fresh_compiler")
 @pytest.mark.parametrize("scheme", ["erm", "nfm"])
 def test_a_compiled_network_trains_alike(scheme: str) -> None:
