@@ -1,0 +1,73 @@
+"""What storing an image does to it: pixelation and JPEG."""
+
+from __future__ import annotations
+
+import functools
+import io
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nfm.errors import need
+from nfm.evaluate.corruptions.planes import from_planes, to_planes
+from nfm.evaluate.keyed import Stream
+
+BITS = 22  # Pillow's resampling of 8-bit images has weights of 2**-22
+
+
+def pixelate(pixels: Tensor, stream: Stream, share: float) -> Tensor:
+    """Shrink each side to `share` of it and back, both with Pillow's box filter; the published bytes."""
+    planes = to_planes(pixels)
+    small = [int(size * share) for size in planes.shape[:2]]
+    for axis in (1, 0):
+        planes = _resize(planes, small[axis], axis)
+    for axis in (1, 0):
+        planes = _resize(planes, pixels.shape[2 + axis], axis)
+    return from_planes(planes, pixels)
+
+
+def _resize(planes: Tensor, size: int, axis: int) -> Tensor:
+    """Return uint8 planes with `size` pixels along `axis`: sums of whole numbers, rounded once."""
+    taps = _box_taps(planes.shape[axis], size)
+    if len(taps) == 1:
+        return planes.index_select(axis, taps[0][0].to(planes.device))
+    total = torch.full((), 1 << (BITS - 1), dtype=torch.int32, device=planes.device)
+    for places, weights in taps:
+        shape = [-1, 1, 1] if axis == 0 else [-1, 1]
+        taken = planes.index_select(axis, places.to(planes.device)).to(torch.int32)
+        total = taken.mul_(weights.to(planes.device).view(shape)).add_(total)
+    return (total >> BITS).to(torch.uint8)
+
+
+@functools.cache
+def _box_taps(old: int, new: int) -> list[tuple[Tensor, Tensor]]:
+    """Return the taps of a box filter: for the t-th pixel under each box its place and weight, (new,) each."""
+    scale = old / new
+    width = max(scale, 1.0)
+    centre = (np.arange(new) + 0.5) * scale
+    first = np.maximum((centre - width / 2 + 0.5).astype(int), 0)
+    last = np.minimum((centre + width / 2 + 0.5).astype(int), old)
+    places = first[:, None] + np.arange((last - first).max())
+    inside = (places + 0.5 - centre[:, None]) / width
+    covered = (inside > -0.5) & (inside <= 0.5) & (places < last[:, None])
+    weights = np.floor(0.5 + covered / covered.sum(1, keepdims=True) * 2**BITS)
+    columns = zip(np.minimum(places, old - 1).T, weights.T, strict=True)
+    return [(torch.from_numpy(p.copy()), torch.from_numpy(w).int()) for p, w in columns if w.any()]
+
+
+def jpeg_compression(pixels: Tensor, stream: Stream, quality: float) -> Tensor:
+    """Write and read JPEG of `quality` with Pillow, image by image.
+
+    The published files came from Pillow 5.4.1; other versions of the JPEG library differ in some levels.
+    """
+    try:
+        from PIL import Image
+    except (ImportError, RuntimeError) as error:
+        raise need("Pillow", "data", "jpeg_compression", error) from error
+    stored = []
+    for image in pixels.permute(0, 2, 3, 1).contiguous().cpu().numpy():
+        file = io.BytesIO()
+        Image.fromarray(image).save(file, "JPEG", quality=int(quality))
+        stored.append(np.asarray(Image.open(file)))
+    return torch.from_numpy(np.stack(stored)).permute(0, 3, 1, 2).contiguous().to(pixels.device)
