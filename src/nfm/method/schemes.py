@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from nfm.core.noise import Noise
 from nfm.errors import UsageError, did_you_mean
+from nfm.method.augmix import AugMix
 from nfm.method.composition import OneOf, Sum, Timed
 from nfm.method.cutmix import CutMix
 from nfm.method.label_smoothing import LabelSmoothing
@@ -57,6 +58,9 @@ register(
     "label_smoothing", LabelSmoothing, "labels shared with all classes (Szegedy et al. 2016)",
     role="criterion", tested={"level": 0.2},
 )  # fmt: skip
+register(
+    "augmix", AugMix, "views by chains of augmentations that must agree (Hendrycks et al. 2020)", tested={}
+)
 register("cutmix", CutMix, "a box of the partner pasted in (Yun et al. 2019)", tested={})
 
 
