@@ -2,7 +2,26 @@
 
 from nfm.plots.canvas import save_figure
 from nfm.plots.comparison import Comparison, Estimate, compare, compare_one
+from nfm.plots.corruptions import corruption_bars
 from nfm.plots.curves import curves
+from nfm.plots.differences import differences
+from nfm.plots.images import image_strips
+from nfm.plots.reliability import reliability_diagrams
 from nfm.plots.table import table
+from nfm.plots.training import training_comparison, training_curves
 
-__all__ = ["Comparison", "Estimate", "compare", "compare_one", "curves", "save_figure", "table"]
+__all__ = [
+    "Comparison",
+    "Estimate",
+    "compare",
+    "compare_one",
+    "corruption_bars",
+    "curves",
+    "differences",
+    "image_strips",
+    "reliability_diagrams",
+    "save_figure",
+    "table",
+    "training_comparison",
+    "training_curves",
+]

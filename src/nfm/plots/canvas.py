@@ -32,15 +32,20 @@ def new_figure(*, width: float, height: float) -> Any:
 
 def save_figure(figure: Figure, path: Path | str) -> Path:
     """Write the figure as PNG, SVG or PDF, by the suffix of `path`; the same figure gives the same bytes."""
-    path = Path(path)
-    if path.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"expected a path that ends in {', '.join(SUFFIXES)}, got {path.name!r}")
+    path = check_suffix(Path(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     dates = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": "nfm"}):  # else the ids inside an SVG are random
         figure.savefig(path, dpi=160, metadata=dates[path.suffix.lower()])
+    return path
+
+
+def check_suffix(path: Path) -> Path:
+    """Return the path of a picture, or refuse its suffix."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"expected a path that ends in {', '.join(SUFFIXES)}, got {path.name!r}")
     return path
 
 

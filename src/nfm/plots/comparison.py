@@ -13,6 +13,10 @@ from nfm.results import Row
 Column = tuple[str, float]  # perturbation, level
 CLEAN: Column = ("clean", 0.0)
 SAME = ("protocol", "data", "n", "ids", "seed")  # must agree within one table: the seed is that of the noise
+FEW_SEEDS = {
+    1: "one seed: the interval is that of the examples, not of the training",
+    2: "two seeds: too few to know how much trainings differ",
+}
 NEEDED = ("perturbation", "level", "accuracy", "lo", "hi", *(name for name in SAME if name != "data"))
 
 
@@ -117,10 +121,8 @@ def _notes(rows: list[Row], cells: Mapping[tuple[str, Column], Estimate]) -> Ite
         for flag in row.get("flags", ()):
             told.setdefault(flag, {})[_scheme(row)] = None
     for (scheme, _), estimate in cells.items():
-        if estimate.seeds == 1:
-            told.setdefault("one seed: the interval is that of the examples, not of the training", {})[
-                scheme
-            ] = None
+        if estimate.seeds in FEW_SEEDS:
+            told.setdefault(FEW_SEEDS[estimate.seeds], {})[scheme] = None
     everyone = len({scheme for scheme, _ in cells})
     for flag, schemes in told.items():
         yield flag if len(schemes) == everyone else f"{flag} ({', '.join(schemes)})"

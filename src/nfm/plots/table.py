@@ -56,7 +56,8 @@ def _parts(estimate: Estimate | None) -> tuple[str, str]:
     return f"{100 * estimate.mean:.1f}", f"± {100 * estimate.std:.1f}"
 
 
-def _head(column: Column) -> str:
+def show_column(column: Column) -> str:
+    """Return the head of a column, as ``σ=0.1``."""
     name, level = column
     return "clean" if column == CLEAN else f"{SYMBOLS.get(name, name)}={show_level(level)}"
 
@@ -77,7 +78,7 @@ def _lines(comparison: Comparison, spread: bool) -> list[list[str]]:
         [scheme, *(show(comparison.cells.get((scheme, column)), spread=spread) for column in columns)]
         for scheme in comparison.schemes
     ]
-    return [["scheme", *map(_head, columns)], *body]
+    return [["scheme", *map(show_column, columns)], *body]
 
 
 def _text(comparison: Comparison, spread: bool, width: int | None = None) -> str:

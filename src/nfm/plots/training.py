@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from nfm.errors import UsageError
 from nfm.plots.canvas import INK, PALETTE, new_figure, quieten, save_figure
 from nfm.results import Row
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 LOSSES = {"train_loss": "training (mixed)", "validation_loss": "validation"}
 ACCURACIES = {
     "train_accuracy_weighted": "training (mixed, weighted)",
     "probe_accuracy": "training probe (clean)",
     "validation_accuracy": "validation",
+}
+
+PANELS = {
+    "train_loss": ("training loss (mixed)", 1),
+    "validation_loss": ("validation loss", 1),
+    "probe_accuracy": ("accuracy on clean training examples (%)", 100),
+    "validation_accuracy": ("validation accuracy (%)", 100),
 }
 
 
@@ -30,3 +42,30 @@ def training_curves(epochs: Sequence[Row], path: Path) -> Path:
         axes.legend(frameon=False, fontsize=8)
         quieten(axes)
     return save_figure(figure, path)
+
+
+def training_comparison(rows: Iterable[Row], *, title: str = "Training") -> Figure:
+    """Return a figure of rows of epochs with scheme and train_seed: one panel a measure, one line a run."""
+    runs: dict[tuple[str, Any], list[Row]] = {}
+    for row in rows:
+        runs.setdefault((row["scheme"], row.get("train_seed")), []).append(row)
+    names = [name for name in PANELS if any(name in row for run in runs.values() for row in run)]
+    if not names:
+        raise UsageError("expected rows of epochs, got none; nfm train keeps them beside its checkpoints")
+    schemes = list(dict.fromkeys(scheme for scheme, _ in runs))
+    figure = new_figure(width=0.6 + 3.4 * len(names), height=4.0)
+    for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+        label, factor = PANELS[name]
+        for (scheme, _), run in runs.items():
+            points = [(row["epoch"] + 1, factor * row[name]) for row in run if name in row]
+            colour = PALETTE[schemes.index(scheme) % len(PALETTE)]
+            axes.plot(*zip(*points, strict=True), color=colour, linewidth=1.4, label=scheme)
+        axes.set_title(label, fontsize=9, color=INK, loc="left")
+        axes.set_xlabel("epoch", color=INK)
+        quieten(axes)
+    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    figure.suptitle(title, fontsize=11, color=INK, x=0.01, ha="left")
+    figure.legend(
+        handles.values(), handles, loc="outside lower center", ncols=min(len(handles), 4), frameon=False
+    )
+    return figure
