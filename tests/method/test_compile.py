@@ -368,3 +368,17 @@ def test_inductor_with_checkpoints_is_near_eager() -> None:
             x, y = batch(6, 4, seed=step)
             expected = gradients(one.loss(eager(x), y), eager)
             assert_close([flat(gradients(two.loss(forward(x), y), net))], [flat(expected)], relative=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the compiler warns of what it leaves outside of its graphs
+def test_a_whole_training_step_in_one_compiled_function() -> None:
+    """The network is compiled in it, the loss runs beside the graph."""
+    net, (x, y) = build(Mlp), batch(6, 4)
+    with nfm.attach(net, method(sites=Mlp.sites)) as mixer:
+        step = torch.compile(lambda x, y: mixer.loss(net(x), y), backend="aot_eager")
+        for number in range(6):
+            reference = build(Mlp)
+            expected = method(sites=Mlp.sites)(reference, x, y, step=number).loss
+            found = step(x, y)
+            assert_same([found, *gradients(found, net)], [expected, *gradients(expected, reference)])

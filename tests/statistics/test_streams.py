@@ -11,6 +11,7 @@ from scipy.special import chdtri
 
 import nfm
 from nfm.core.operator import pairing_of
+from nfm.core.weights import sample_beta
 from nfm.errors import UsageError
 from nfm.randomness import check_seed, fold, numpy_generator, torch_generator
 
@@ -36,6 +37,14 @@ def test_parts_of_a_key_do_not_run_together() -> None:
     lists = [(1, 23), (12, 3), (123,), ("1", 23), ("123",), (1, "23"), (), ("",), ("", ""), (-1,), ("i1:1",)]
     assert len({fold(*parts) for parts in lists}) == len(lists)
     assert all(0 <= fold(*parts) < 2**63 for parts in lists)
+
+
+def test_keys_are_the_same_in_every_version() -> None:
+    """A resumed run must find its streams again: these numbers never change."""
+    assert fold(0, "weight", 7) == 864416765693999982
+    assert sample_beta(1.0, 1.0, 2, key=fold(0, "weight", 7)) == pytest.approx(
+        [0.36718602210536067, 0.5399468736617512], rel=1e-12
+    )
 
 
 def be_rank_1(monkeypatch: pytest.MonkeyPatch) -> None:
