@@ -156,7 +156,17 @@ def _wrap(root: nn.Module, method: Method, settings: Settings, ranks: Ranks, sta
     if ranks.world > 1:
         devices = [ranks.device] if ranks.device.type == "cuda" else None
         forward = nn.parallel.DistributedDataParallel(forward, device_ids=devices)
+        stack.callback(_let_go, forward)
     return forward
+
+
+def _let_go(wrapped: nn.Module) -> None:
+    """Free what holds on to the group of processes, while the group still stands.
+
+    Were it the last to hold on, torch would wait for the group's threads with the interpreter locked, and one
+    of them may wait for that lock: a process that never ends.
+    """
+    del wrapped.reducer, wrapped.logger
 
 
 @contextmanager
