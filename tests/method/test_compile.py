@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shutil
 
 import pytest
 import torch
@@ -343,7 +344,14 @@ def test_another_seed_would_show() -> None:
     assert_different(found, gradients(method()(reference, x, y).loss, reference))
 
 
-@pytest.mark.slow
+def with_inductor(test):
+    """Mark a test of the slow backend, which warns of itself and needs a C++ compiler."""
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    test = pytest.mark.skipif(compiler is None, reason="no C++ compiler here: inductor was not tried")(test)
+    return pytest.mark.slow(pytest.mark.filterwarnings("ignore::DeprecationWarning")(test))
+
+
+@with_inductor
 @pytest.mark.parametrize("make", [Mlp, ConvNet])
 @pytest.mark.parametrize("noise", [nfm.Noise(), nfm.Noise(0.4, 0.2)], ids=repr)
 def test_inductor_is_near_eager(make, noise: nfm.Noise) -> None:
@@ -358,7 +366,7 @@ def test_inductor_is_near_eager(make, noise: nfm.Noise) -> None:
             assert_close([flat(gradients(two.loss(forward(x), y), net))], [flat(expected)], relative=1e-4)
 
 
-@pytest.mark.slow
+@with_inductor
 def test_inductor_with_checkpoints_is_near_eager() -> None:
     call = functools.partial(checkpoint, use_reentrant=False)
     eager, net = build(Mlp), build(lambda: Mlp(call=call))
