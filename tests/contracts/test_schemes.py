@@ -129,6 +129,7 @@ def test_its_state_is_a_few_integers(name: str) -> None:
     second.load_state_dict(first.state_dict())
     assert first.state_dict() == {"seed": 1, "step": 1}
     assert second.state_dict() == first.state_dict()
+    assert_same(step_of(second, net()), step_of(first, net()))
 
 
 @EVERY

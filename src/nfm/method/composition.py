@@ -13,7 +13,7 @@ from nfm.errors import UsageError
 from nfm.method.dry_run import Plan
 from nfm.method.feature_mixup import NoisyFeatureMixup, Outcome
 from nfm.method.label_smoothing import LabelSmoothing
-from nfm.method.scheme import Method, Scheme, mixings_of, plain_outcome
+from nfm.method.scheme import Method, Scheme, plain_outcome
 from nfm.randomness import fold, numpy_generator
 
 Part = TypeVar("Part")
@@ -67,9 +67,9 @@ class Sum(Scheme):
         return Sum(main, attacker=attacker, smoothing=smoothing, seed=self.seed)  # type: ignore[arg-type]
 
     @property
-    def mixings(self) -> tuple[NoisyFeatureMixup, ...]:
-        """The methods that act at sites inside the main part."""
-        return mixings_of(self.main)
+    def parts(self) -> tuple[Method, ...]:
+        """The part that trains."""
+        return (self.main,)
 
 
 class OneOf(Scheme):
@@ -107,9 +107,9 @@ class OneOf(Scheme):
         return OneOf([scaled(scheme, factor) for scheme in self.schemes], self.probabilities, seed=self.seed)
 
     @property
-    def mixings(self) -> tuple[NoisyFeatureMixup, ...]:
-        """The methods that act at sites inside all of them."""
-        return tuple(mixing for scheme in self.schemes for mixing in mixings_of(scheme))
+    def parts(self) -> tuple[Method, ...]:
+        """The schemes to draw from."""
+        return self.schemes
 
 
 class Timed(Scheme):
@@ -148,9 +148,9 @@ class Timed(Scheme):
         return self.scheme.check(model, x)
 
     @property
-    def mixings(self) -> tuple[NoisyFeatureMixup, ...]:
-        """The methods that act at sites inside it."""
-        return mixings_of(self.scheme)
+    def parts(self) -> tuple[Method, ...]:
+        """The scheme for a time."""
+        return (self.scheme,)
 
 
 def scaled(part: Part, factor: float) -> Part:

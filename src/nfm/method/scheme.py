@@ -70,9 +70,16 @@ class Scheme(Stepped):
         return functools.partial(self, draw=draw)
 
     @property
-    def mixings(self) -> tuple[NoisyFeatureMixup, ...]:
-        """The methods that act at sites inside this scheme."""
+    def parts(self) -> tuple[Any, ...]:
+        """The methods that this scheme is made of."""
         return ()
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on from a state of `state_dict`; a part that shares this scheme's seed goes on sharing it."""
+        sharing = [part for part in self.parts if getattr(part, "seed", None) == self.seed]
+        super().load_state_dict(state)
+        for part in sharing:
+            part.load_state_dict(state)
 
 
 PLAIN = -1  # the step of a draw in which nothing was done (`Draw.plain`)
@@ -80,7 +87,9 @@ PLAIN = -1  # the step of a draw in which nothing was done (`Draw.plain`)
 
 def mixings_of(method: Any) -> tuple[NoisyFeatureMixup, ...]:
     """Return the methods that act at sites: those whose hooks the compiler must see."""
-    return (method,) if isinstance(method, NoisyFeatureMixup) else getattr(method, "mixings", ())
+    if isinstance(method, NoisyFeatureMixup):
+        return (method,)
+    return tuple(mixing for part in getattr(method, "parts", ()) for mixing in mixings_of(part))
 
 
 def plain_outcome(model: nn.Module, x: Any, y: Any, *, criterion: Criterion) -> Outcome:

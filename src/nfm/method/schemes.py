@@ -18,6 +18,7 @@ from nfm.method.augmix import AugMix
 from nfm.method.composition import OneOf, Sum, Timed
 from nfm.method.cutmix import CutMix
 from nfm.method.label_smoothing import LabelSmoothing
+from nfm.method.noisymix import NoisyMix
 from nfm.method.presets import PRESETS, SETTINGS, preset
 from nfm.method.scheme import Method
 from nfm.registry import Registry
@@ -62,6 +63,8 @@ register(
     "augmix", AugMix, "views by chains of augmentations that must agree (Hendrycks et al. 2020)", tested={}
 )
 register("cutmix", CutMix, "a box of the partner pasted in (Yun et al. 2019)", tested={})
+
+register("noisymix", NoisyMix, "NFM on AugMix's views, which must agree (Erichson et al. 2022)", tested={})
 
 
 @dataclass(frozen=True)
