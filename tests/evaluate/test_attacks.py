@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nfm.core.norms import NORMS
 from nfm.errors import NumericalError, ShapeError, UsageError
 from nfm.evaluate.apgd import APGD, checkpoints
 from nfm.evaluate.attack import Attack, parse_eps, zero_gradients
 from nfm.evaluate.attacks import ATTACKS, Strong, attack_suite
 from nfm.evaluate.losses import difference_of_logits_ratio, margin, targeted_ratio
-from nfm.evaluate.norms import NORMS
 from nfm.evaluate.pgd import FGSM, PGD, PGD7
 from nfm.evaluate.square import Square
 from nfm.randomness import torch_generator

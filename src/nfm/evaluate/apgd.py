@@ -12,13 +12,13 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from nfm.core.norms import Norm, spread
 from nfm.errors import UsageError
 from nfm.evaluate.attack import GRADIENT, PURPOSES, Attack
-from nfm.evaluate.batchwise import choose, spread
+from nfm.evaluate.batchwise import choose
 from nfm.evaluate.checks import Classifier, predict
 from nfm.evaluate.keyed import Stream
 from nfm.evaluate.losses import Loss, ascend, cross_entropy, difference_of_logits_ratio, targeted_ratio
-from nfm.evaluate.norms import Norm
 
 MOMENTUM = 0.75  # alpha, their Section 3.1
 PROGRESS = 0.75  # rho: the share of steps that must gain, or the step is halved

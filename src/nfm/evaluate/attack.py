@@ -12,11 +12,11 @@ from typing import ClassVar, final
 
 from torch import Tensor
 
+from nfm.core.norms import NORMS, SLACK, Norm
 from nfm.errors import NumericalError, UsageError
 from nfm.evaluate.checks import Classifier, predict
 from nfm.evaluate.keyed import Stream
 from nfm.evaluate.losses import ascend, margin
-from nfm.evaluate.norms import NORMS, SLACK, Norm
 from nfm.evaluate.perturbation import Change, Unit, check_pixels
 
 PURPOSES = 1 << 24  # random purposes an attempt may use

@@ -5,10 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-
-def spread(numbers: Tensor, like: Tensor) -> Tensor:
-    """Return one number an example, (B,), shaped to be combined with `like` (B, ...)."""
-    return numbers.view(-1, *(1 for _ in like.shape[1:]))
+from nfm.core.norms import spread
 
 
 def choose(where: Tensor, yes: Tensor, no: Tensor) -> Tensor:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Protocol
 
 from torch import Tensor
 
-from nfm.evaluate.batchwise import spread
-from nfm.evaluate.keyed import Stream
 from nfm.registry import Registry
 
 SLACK = 1e-6  # float32 rounding of a point on the surface
+
+
+class Numbers(Protocol):
+    """The random numbers of a batch: (B, *shape), a stream of its own for each purpose."""
+
+    def uniform(self, shape: Sequence[int], *, purpose: int = 0) -> Tensor: ...  # on [0, 1)
+
+    def normal(self, shape: Sequence[int], *, purpose: int = 0) -> Tensor: ...
 
 
 class Norm(Protocol):
@@ -25,7 +32,7 @@ class Norm(Protocol):
 
     def steepest(self, gradient: Tensor) -> Tensor: ...
 
-    def start(self, x: Tensor, stream: Stream, eps: float, *, purpose: int) -> Tensor: ...
+    def start(self, x: Tensor, numbers: Numbers, eps: float, *, purpose: int) -> Tensor: ...
 
 
 class Linf:
@@ -47,9 +54,9 @@ class Linf:
         """Return the direction of size 1 that gains most."""
         return gradient.sign()
 
-    def start(self, x: Tensor, stream: Stream, eps: float, *, purpose: int) -> Tensor:
+    def start(self, x: Tensor, numbers: Numbers, eps: float, *, purpose: int) -> Tensor:
         """Return a point uniform in the ball, clipped to [0, 1]."""
-        return stream.uniform(x.shape[1:], purpose=purpose).mul_(2).sub_(1).mul_(eps).add_(x).clamp_(0, 1)
+        return numbers.uniform(x.shape[1:], purpose=purpose).mul_(2).sub_(1).mul_(eps).add_(x).clamp_(0, 1)
 
 
 class L2:
@@ -73,11 +80,16 @@ class L2:
         """Return the gradient with length 1; a zero gradient stays zero."""
         return gradient / spread(self.size(gradient).clamp(min=1e-12), gradient)
 
-    def start(self, x: Tensor, stream: Stream, eps: float, *, purpose: int) -> Tensor:
+    def start(self, x: Tensor, numbers: Numbers, eps: float, *, purpose: int) -> Tensor:
         """Return a point uniform in the ball (normal direction, radius eps * u**(1/d)), clipped to [0, 1]."""
-        direction = self.steepest(stream.normal(x.shape[1:], purpose=purpose))
-        radius = eps * stream.uniform((1,), purpose=purpose + 1)[:, 0] ** (1 / x[0].numel())
+        direction = self.steepest(numbers.normal(x.shape[1:], purpose=purpose))
+        radius = eps * numbers.uniform((1,), purpose=purpose + 1)[:, 0] ** (1 / x[0].numel())
         return (x + direction * spread(radius, x)).clamp_(0, 1)
+
+
+def spread(numbers: Tensor, like: Tensor) -> Tensor:
+    """Return one number an example, (B,), shaped to be combined with `like` (B, ...)."""
+    return numbers.view(-1, *(1 for _ in like.shape[1:]))
 
 
 NORMS: Registry[Norm] = Registry("norm")
