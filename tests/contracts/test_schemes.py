@@ -22,7 +22,7 @@ from running import Interrupted, assert_same_result, digits, network, rows_of, t
 WITHOUT = [name for name in SCHEMES if SCHEMES[name].tested is None]
 assert not WITHOUT, f"registered without test settings: {WITHOUT}"
 ALONE = list(SCHEMES)
-COMPOSED = ["nfm + label_smoothing", "0.5 mixup | 0.5 cutmix + label_smoothing"]
+COMPOSED = ["nfm + label_smoothing", "adversarial + nfm", "0.5 mixup | 0.5 cutmix + label_smoothing"]
 RANDOM = [name for name in ALONE if name not in ("erm", "label_smoothing")]
 EVERY = pytest.mark.parametrize("name", ALONE + COMPOSED)
 

@@ -55,7 +55,7 @@ def dry_run(root: nn.Module, x: Any, sites: dict[str, Site]) -> Plan:
     """Run `root` on `x` in evaluation mode and return the plan of `sites`; refuse a bad site by name."""
     args, kwargs = as_call(x)
     size = batch_size(args, kwargs)
-    with _evaluation(root):
+    with evaluation(root):
         seen = _observe(root, args, kwargs, sites, size)
         features, order = seen.features, seen.order
         _check_rows(root, args, kwargs, sites, seen, size)
@@ -67,7 +67,7 @@ def dry_run(root: nn.Module, x: Any, sites: dict[str, Site]) -> Plan:
 
 
 @contextmanager
-def _evaluation(root: nn.Module) -> Iterator[None]:
+def evaluation(root: nn.Module) -> Iterator[None]:
     """Switch to evaluation mode, where a forward pass changes nothing, and back, module by module.
 
     Gradients stay on: without them some modules take fast paths that skip their parts.

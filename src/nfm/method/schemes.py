@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from nfm.core.noise import Noise
 from nfm.errors import UsageError, did_you_mean
+from nfm.method.adversarial import Adversarial
 from nfm.method.augmix import AugMix
 from nfm.method.composition import OneOf, Sum, Timed
 from nfm.method.cutmix import CutMix
@@ -60,10 +61,13 @@ register(
     role="criterion", tested={"level": 0.2},
 )  # fmt: skip
 register(
-    "augmix", AugMix, "views by chains of augmentations that must agree (Hendrycks et al. 2020)", tested={}
-)
+    "adversarial", Adversarial, "attacked by projected gradients before each step (Madry et al. 2018)",
+    role="attack", tested={"steps": 4},
+)  # fmt: skip
 register("cutmix", CutMix, "a box of the partner pasted in (Yun et al. 2019)", tested={})
-
+register(
+    "augmix", AugMix, "chains of augmentations, views that must agree (Hendrycks et al. 2020)", tested={}
+)
 register("noisymix", NoisyMix, "NFM on AugMix's views, which must agree (Erichson et al. 2022)", tested={})
 
 
