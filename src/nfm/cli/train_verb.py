@@ -16,7 +16,10 @@ FLAGS = {
     "imbalance": ("data.imbalance", "ratio of the most to the least frequent class"),
     "augment": ("data.augment", "none, crop_flip, autoaugment or random_resized_crop"),
     "model": ("model.name", "network (nfm list models), timm:NAME, torchvision:NAME, module:pkg.mod:factory"),
-    "init-from": ("model.init_from", "run folder or weights file to begin with; the head may be new"),
+    "init-from": (
+        "model.init_from",
+        "run folder, weights file, or timm:NAME, to begin with; the head may be new",
+    ),
     "freeze": ("model.freeze", "glob of parameters to freeze"),
     "scheme": ("method.scheme", "scheme (nfm list schemes)"),
     "epochs": ("train.epochs", "epochs"),

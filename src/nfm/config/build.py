@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from nfm.config.initial import take_weights
+from nfm.config.initial import published_options, take_weights
 from nfm.config.schema import Config, DataConfig, Facts, MethodConfig, ModelConfig
 from nfm.core.noise import Noise
 from nfm.data import CropFlip, load
@@ -16,7 +16,7 @@ from nfm.data.augment import RandomResizedCrop
 from nfm.data.autoaugment import AutoAugment
 from nfm.data.cifar_files import AUTHORS_MEAN, AUTHORS_STD
 from nfm.data.examples import Augment, DataSet
-from nfm.errors import ConfigError, did_you_mean
+from nfm.errors import ConfigError, EnvironmentProblem, did_you_mean
 from nfm.method.scheme import Method
 from nfm.method.schemes import default_noise, scheme
 from nfm.models import build as build_network
@@ -63,11 +63,15 @@ def build_model(config: ModelConfig, facts: Facts, *, seed: int) -> nn.Module:
         "data": (facts.mean, facts.std), "authors": (AUTHORS_MEAN, AUTHORS_STD), "none": (None, None),
     }[config.normalisation]  # fmt: skip
     channels, *size = facts.shape
-    model = build_network(
-        config.name, num_classes=len(facts.classes), in_channels=channels, mean=mean, std=std, seed=seed,
-        image_size=size[-1] if size else None, **config.options,
-    )  # fmt: skip
-    if config.init_from:
+    published = published_options(config.init_from, config.name)
+    try:
+        model = build_network(
+            config.name, num_classes=len(facts.classes), in_channels=channels, mean=mean, std=std, seed=seed,
+            image_size=size[-1] if size else None, **published, **config.options,
+        )  # fmt: skip
+    except OSError as error:  # of the hub that holds published weights
+        raise EnvironmentProblem(f"cannot fetch the weights of {config.name}: {error}") from error
+    if config.init_from and not published:
         take_weights(model, config.init_from)
     freeze(model, config.freeze)
     return model

@@ -4,18 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor, nn
 
-from nfm.errors import CheckpointError
+from nfm.errors import CheckpointError, UsageError
 from nfm.models import find_head
 from nfm.train import checkpoint
 from nfm.train.folder import CHECKPOINTS
 from nfm.train.state import load_weights
 
 _WRAPPERS = ("module.", "_orig_mod.", "model.")  # of DDP, torch.compile, Lightning
+
+
+_PUBLISHED: dict[str, dict[str, Any]] = {"timm": {"pretrained": True}, "torchvision": {"weights": "DEFAULT"}}
+
+
+def published_options(source: str, model: str) -> dict[str, Any]:
+    """Return the options that give `model` its published weights if `source` asks for them, else nothing."""
+    prefix, colon, _ = source.partition(":")
+    if not colon or prefix not in _PUBLISHED:
+        return {}
+    if source != model:
+        raise UsageError(
+            f"init_from: {source!r} has weights for itself alone; expected --model {source}, got {model!r}"
+        )
+    return _PUBLISHED[prefix]
 
 
 def take_weights(model: nn.Module, source: str) -> None:
