@@ -159,6 +159,15 @@ def test_a_frozen_part_in_evaluation_mode_does_not_stop_the_mixing() -> None:
         assert not torch.equal(output, net.eval()(x))
 
 
+def test_a_part_called_by_itself_is_plain() -> None:
+    net, (x, y) = build(Mlp), batch(6, 4)
+    with nfm.attach(net, method(sites=["first"])) as mixer:
+        for _ in range(2):
+            h = net.stem(x)
+            assert torch.equal(net.first(h), build(Mlp).first(h))
+            mixer.loss(net(x), y).backward()
+
+
 def test_state_dict_keys_are_the_plain_ones() -> None:
     net = build(ConvNet)
     with nfm.attach(net, method(sites=ConvNet.sites)):

@@ -298,6 +298,20 @@ def test_a_compiled_site_that_does_not_carry_the_batch_is_refused_by_the_loss() 
             mixer.loss(output, y)
 
 
+def test_a_resumed_run_goes_on_with_its_own_draws() -> None:
+    net, (x, y) = build(Mlp), batch(6, 4)
+    with nfm.attach(net, method(seed=8)) as mixer:
+        forward, _ = compiled(net)
+        mixer.loss(forward(x), y)
+        mixer.load_state_dict({"seed": 3, "step": 5})
+        for step in (5, 6):
+            assert_same([mixer.loss(forward(x), y)], [method()(build(Mlp), x, y, step=step).loss])
+        mixer.method.step = 20  # not by the mixer: a waiting draw would be of another step
+        output = forward(x)
+        with pytest.raises(AttachError, match=r"use mixer\.load_state_dict"):
+            mixer.loss(output, y)
+
+
 def test_an_evaluation_between_pass_and_loss_changes_nothing() -> None:
     net, (x, y) = build(Mlp), batch(6, 4)
     with nfm.attach(net, method()) as mixer:

@@ -78,6 +78,14 @@ def test_the_authors_scale_is_beta_2_5() -> None:
     assert_mean(factors, 2 / 7)
 
 
+def test_both_levels_have_scales_of_their_own() -> None:
+    noise = nfm.Noise.authors(1.0, 1.0)
+    factors = torch.tensor([noise.scaled_levels(key) for key in range(2000)], dtype=torch.float64)
+    assert abs(float(torch.corrcoef(factors.T)[0, 1])) < SIGMAS / math.sqrt(2000)
+    for column in factors.T:
+        assert distance(column, lambda v: betainc(2, 5, v)) < LIMIT
+
+
 NOISES = [
     nfm.Noise(0.4, 0.2),
     nfm.Noise.authors(0.4, 0.2),
