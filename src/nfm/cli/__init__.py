@@ -10,7 +10,10 @@ from importlib import import_module
 VERBS = {
     "demo": "train three schemes on real digits and see what noise does to them (about a minute)",
     "train": "train a network by a recipe or by flags",
-    "evaluate": "measure a trained network under noise, salt and pepper",
+    "evaluate": "measure a network under noise, attacks and corruptions",
+    "compare": "put measured runs in one table, with paired tests",
+    "plot": "draw measured runs as PNG, SVG or PDF",
+    "report": "write measured runs as one page to look at in a browser",
     "check": "read a recipe and list all its errors at once",
     "copy": "hand out a recipe to change",
     "list": "list schemes, models, data, recipes",

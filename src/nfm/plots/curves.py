@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from nfm.errors import UsageError
 from nfm.plots.canvas import FAINT, INK, MARKERS, PALETTE, new_figure, quieten
 from nfm.plots.comparison import CLEAN, Comparison, compare_one
+from nfm.plots.names import name_of
+from nfm.plots.table import show_level
 from nfm.results import Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-NAMES = {"white_noise": "white noise  σ", "salt_and_pepper": "salt and pepper  γ"}
+MOST_ACROSS = 3
 
 
 def curves(rows: Iterable[Row], *, title: str | None = None) -> Figure:
@@ -27,14 +30,20 @@ def curves(rows: Iterable[Row], *, title: str | None = None) -> Figure:
     names = [name for name in comparison.perturbations() if len(comparison.levels(name)) > 1]
     if not names:
         raise UsageError("expected at least two levels of a perturbation to draw a curve, got fewer")
-    figure = new_figure(width=0.6 + 4.1 * len(names), height=4.2)
-    panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
-    for axes, name in zip(panels, names, strict=True):
+    across = min(len(names), MOST_ACROSS)
+    lines = math.ceil(len(names) / across)
+    figure = new_figure(width=0.6 + 4.1 * across, height=0.6 + 3.6 * lines)
+    grid = figure.subplots(lines, across, sharey=True, squeeze=False)
+    panels = list(grid.flat)
+    for axes, name in zip(panels, names, strict=False):
         _panel(axes, comparison, name)
-    panels[0].set_ylabel("accuracy (%)", color=INK)
+    for axes in panels[len(names) :]:
+        axes.set_axis_off()
+    for line in grid:
+        line[0].set_ylabel("accuracy (%)", color=INK)
+        for axes in line[1:]:
+            axes.tick_params(axis="y", length=0)
     panels[0].set_title(_band(comparison), fontsize=8.5, color=FAINT, loc="left")
-    for axes in panels[1:]:
-        axes.tick_params(axis="y", length=0)
     figure.suptitle(title or comparison.title, fontsize=11, color=INK, x=0.01, ha="left")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4), frameon=False)
@@ -61,5 +70,8 @@ def _panel(axes: Axes, comparison: Comparison, name: str) -> None:
         low, high, mean = ([100 * getattr(e, end) for _, e in points] for end in ("lo", "hi", "mean"))
         axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
         axes.plot(x, mean, color=colour, marker=marker, markersize=4.5, linewidth=1.8, label=scheme)
-    axes.set_xlabel(NAMES.get(name, name.replace("_", " ")), color=INK)
+    axes.set_xlabel(name_of(name), color=INK)
+    levels = comparison.levels(name)
+    if all("/" in show_level(level) for level in levels if level):  # an eps in 255ths
+        axes.set_xticks(levels, [show_level(level) for level in levels])
     quieten(axes)

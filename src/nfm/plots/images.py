@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from nfm.errors import UsageError
@@ -27,35 +27,32 @@ def image_strips(rows: Iterable[Row], *, title: str = "What the networks saw") -
         raise UsageError("expected examples to show, got none; nfm evaluate keeps some beside its rows")
     ids, columns = (list(dict.fromkeys(keys)) for keys in zip(*cells, strict=True))
     lines = max(len(row["told"]) for row in cells.values())
-    figure = new_figure(width=0.4 + 1.25 * len(columns), height=0.6 + (1.15 + 0.17 * lines) * len(ids))
-    grid = figure.subplots(len(ids), len(columns), squeeze=False)
-    for axes_of_line, example in zip(grid, ids, strict=True):
-        for axes, column in zip(axes_of_line, columns, strict=True):
-            _place(axes, cells.get((example, column)))
+    figure = new_figure(width=0.4 + 1.25 * len(columns), height=0.7 + (1.3 + 0.14 * lines) * len(ids))
+    grid = figure.subplots(
+        2 * len(ids), len(columns), squeeze=False, height_ratios=[1.15, 0.14 * lines] * len(ids)
+    )
+    for place, example in enumerate(ids):
+        for image, caption, column in zip(grid[2 * place], grid[2 * place + 1], columns, strict=True):
+            _show(image, caption, cells.get((example, column)), lines)
     for axes, column in zip(grid[0], columns, strict=True):
         axes.set_title(show_column(column), fontsize=9, color=INK)
     figure.suptitle(title, fontsize=11, color=INK, x=0.01, ha="left")
     return figure
 
 
-def _place(axes: Axes, row: Row | None) -> None:
-    axes.set_axis_off()
+def _show(image: Axes, caption: Axes, row: Row | None, lines: int) -> None:
+    """Draw an example with its class in the corner, and beneath it a line a scheme."""
+    image.set_axis_off()
+    caption.set_axis_off()
     if row is None:
         return
-    pixels = row["pixels"]
-    axes.imshow(
-        pixels[..., 0] if pixels.shape[2] == 1 else pixels,
-        cmap="gray",
-        vmin=0,
-        vmax=255,
-        interpolation="nearest",
-    )
-    told: Sequence[tuple[str, str]] = row["told"]
-    for line, (scheme, name) in enumerate(told):
-        colour = RIGHT if name == row["truth"] else WRONG
-        axes.text(0.5, -0.04 - 0.15 * line, f"{scheme}: {name}", color=colour, ha="center", **_small(axes))
+    pixels = row["pixels"][..., 0] if row["pixels"].shape[2] == 1 else row["pixels"]
+    image.imshow(pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
     box = {"facecolor": FAINT, "pad": 1, "linewidth": 0}
-    axes.text(0.02, 0.98, str(row["truth"]), color="white", ha="left", bbox=box, **_small(axes))
+    image.text(0.02, 0.98, str(row["truth"]), color="white", ha="left", bbox=box, **_small(image))
+    for line, (scheme, name) in enumerate(row["told"]):
+        colour = RIGHT if name == row["truth"] else WRONG
+        caption.text(0.5, 1 - line / lines, f"{scheme}: {name}", color=colour, ha="center", **_small(caption))
 
 
 def _small(axes: Axes) -> dict[str, Any]:

@@ -46,11 +46,16 @@ def _panel(axes: Axes, schemes: dict[str, list[Row]]) -> None:
         )
         ends = [[b - a for a, b in zip(low, y, strict=True)], [b - a for a, b in zip(y, high, strict=True)]]
         label = f"{scheme}: ECE {100 * bins[0]['ece']:.1f}"
-        axes.errorbar(
-            x, y, ends, color=colour, marker=marker, markersize=4, linewidth=1.4, elinewidth=0.6, label=label
-        )
+        axes.errorbar(x, y, ends, color=colour, linewidth=1, elinewidth=0.5, label=label)
+        axes.scatter(x, y, _areas(bins), color=colour, marker=marker)
     axes.set_xlabel("confidence (%)", color=INK)
     axes.set_xlim(0, 102)
     axes.set_ylim(0, 102)
-    axes.legend(frameon=False, fontsize=8, loc="upper left")
+    axes.legend(frameon=False, fontsize=8, loc="lower right")
     quieten(axes)
+
+
+def _areas(bins: list[Row]) -> list[float]:
+    """Return the area of each marker: it grows with the bin's share of the examples."""
+    total = sum(row["n"] for row in bins)
+    return [6 + 150 * row["n"] / total for row in bins]

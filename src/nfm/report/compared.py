@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nfm.errors import UsageError, did_you_mean
 from nfm.plots.comparison import Comparison, compare
 from nfm.plots.differences import differences
 from nfm.plots.table import show_column, show_comparison
@@ -19,11 +18,15 @@ def compare_sources(
     sources: Sequence[Source], *, style: str = "text", baseline: str | None = None, width: int | None = None
 ) -> str:
     """Return one table for each protocol, data set and set of examples, with its paired tests."""
-    found = compare([row for source in sources for row in source.rows])
-    known = list(dict.fromkeys(scheme for one in found for scheme in one.schemes))
-    if baseline is not None and baseline not in known:
-        raise UsageError(f"no scheme {baseline!r}; known: {', '.join(known)}{did_you_mean(baseline, known)}")
+    found = sorted(compare([row for source in sources for row in source.rows]), key=by_protocol)
+    if baseline is not None:
+        choose_baseline([source.label for source in sources], baseline)  # refuse a name that is nowhere
     return "\n\n".join(_compared(one, sources, style, baseline, width) for one in found)
+
+
+def by_protocol(comparison: Comparison) -> bool:
+    """Tell whether a comparison comes after those under the default protocol."""
+    return bool(comparison.about["protocol"] != "pixel")
 
 
 def _compared(

@@ -50,7 +50,8 @@ def choose_baseline(schemes: Sequence[str], asked: str | None = None) -> str:
     if asked is None:
         return next((name for name in BASELINES if name in schemes), schemes[0])
     if asked not in schemes:
-        raise UsageError(f"no scheme {asked!r}; known: {', '.join(schemes)}{did_you_mean(asked, schemes)}")
+        known = dict.fromkeys(schemes)
+        raise UsageError(f"no scheme {asked!r}; known: {', '.join(known)}{did_you_mean(asked, known)}")
     return asked
 
 
