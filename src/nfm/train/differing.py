@@ -23,6 +23,5 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, 
 def _flat(table: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in table.items():
-        deeper = isinstance(value, Mapping) and bool(value)
-        flat |= _flat(value, f"{above}{key}.") if deeper else {f"{above}{key}": value}
+        flat |= _flat(value, f"{above}{key}.") if isinstance(value, Mapping) else {f"{above}{key}": value}
     return flat
