@@ -12,6 +12,7 @@ from nfm.errors import UsageError
 from nfm.evaluate.apgd import APGD
 from nfm.evaluate.attack import Attack, parse_eps
 from nfm.evaluate.attacks import Strong
+from nfm.evaluate.corruptions import AUTHORS, CORRUPTIONS, Corruption
 from nfm.evaluate.noise import Blur, Occlusion, Shot, Speckle, UniformNoise
 from nfm.evaluate.perturbation import Perturbation, check_images
 from nfm.evaluate.pgd import PGD7
@@ -29,9 +30,13 @@ def _attacked(attack: Attack, sizes: Iterable[str | float]) -> list[Cell]:
     return cells(attack, [parse_eps(size) for size in sizes])
 
 
+def _corrupted(families: Iterable[str]) -> list[Cell]:
+    return [cell for family in families for cell in cells(Corruption(family), range(1, 6))]
+
+
 def _joined(names: Iterable[str], *more: Iterable[Cell]) -> list[Cell]:
-    """Return the cells of the named suites that there are, and more, each once."""
-    known = [cell for name in names if name in SUITES for cell in SUITES[name]]
+    """Return the cells of named suites, and more, each once."""
+    known = [cell for name in names for cell in SUITES[name]]
     return list(dict.fromkeys([*known, *(cell for part in more for cell in part)]))
 
 
@@ -39,14 +44,15 @@ SUITES.add("quick", SUITES["cifar"])
 SUITES.add(
     "paper",
     _joined(
-        ("curves", "corruptions_paper"), _attacked(PGD7("l2"), RADII), _attacked(PGD7(), EPS),
+        ("curves",), _corrupted(AUTHORS), _attacked(PGD7("l2"), RADII), _attacked(PGD7(), EPS),
         _attacked(APGD(), EPS[1:2]), _attacked(APGD("l2"), RADII[2:3]),  # PGD-7 alone tells little
     ),
 )  # fmt: skip
 SUITES.add(
     "full",
     _joined(
-        ("paper", "vit", "imagenet", "attacks", "corruptions"),
+        ("paper", "vit", "imagenet", "attacks"),
+        _corrupted(CORRUPTIONS),
         *(cells(noise, EXTRAS) for noise in (Speckle(), Shot(), UniformNoise(), Occlusion())),
         cells(Blur(), (0.5, 1.0, 2.0)), _attacked(Strong(), EPS[1:]), _attacked(Strong("l2"), RADII[2:]),
     ),

@@ -118,7 +118,8 @@ def _notes(rows: list[Row], cells: Mapping[tuple[str, Column], Estimate]) -> Ite
     """Yield every flag with the schemes that carry it, and the schemes of a single seed."""
     told: dict[str, dict[str, None]] = {}
     for row in rows:
-        for flag in row.get("flags", ()):
+        source = (row.get("settings") or {}).get("source")
+        for flag in [*row.get("flags", ()), *([f"corruptions: {source}"] if source else [])]:
             told.setdefault(flag, {})[_scheme(row)] = None
     for (scheme, _), estimate in cells.items():
         if estimate.seeds in FEW_SEEDS:

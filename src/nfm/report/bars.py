@@ -9,7 +9,7 @@ from nfm.plots.comparison import Estimate
 from nfm.report.chart import colour
 from nfm.report.markup import Markup, tag
 
-WIDTH, NAMES, END = 520, 126, 12
+WIDTH, NAMES, END = 380, 112, 12
 BAR, GAP, TOP, BOTTOM = 8, 8, 6, 20
 SCALE = (WIDTH - NAMES - END) / 100  # pixels a point
 
@@ -40,7 +40,7 @@ def bars(
         "svg", _grid(height), names, drawn, viewBox=f"0 0 {WIDTH} {height:g}", role="img", aria_label=title,
         data_along="y",
     )  # fmt: skip
-    return tag("figure", tag("figcaption", title), picture, class_="panel wide")
+    return tag("figure", tag("figcaption", title), picture, class_="panel")
 
 
 def _grid(height: float) -> list[Markup]:

@@ -11,7 +11,7 @@ from nfm.plots.table import show_column, show_level
 from nfm.report.axes import Axis, round_axis
 from nfm.report.bars import bars
 from nfm.report.chart import Panel, Point, Series, panels
-from nfm.report.markup import Markup, join
+from nfm.report.markup import Markup, tag
 
 
 def level_axis(levels: Sequence[float]) -> Axis:
@@ -65,19 +65,15 @@ def corruption_bars(comparison: Comparison, schemes: Sequence[str]) -> Markup | 
     severities = [by_severity(comparison, scheme) for scheme in comparison.schemes]
     levels = sorted({level for means in severities for level in means})
     families = [by_family(comparison, scheme) for scheme in comparison.schemes]
-    return join(
-        [
-            bars(
-                "mean over corruptions, by severity",
-                [(level, f"{level:g}") for level in levels],
-                severities,
-                places,
-            ),
-            bars(
-                "mean over severities, by corruption",
-                [(name, name_of(name)) for name in names],
-                families,
-                places,
-            ),
-        ]
-    )
+    drawn = [
+        bars(
+            "mean over corruptions, by severity",
+            [(level, f"{level:g}") for level in levels],
+            severities,
+            places,
+        ),
+        bars(
+            "mean over severities, by corruption", [(name, name_of(name)) for name in names], families, places
+        ),
+    ]
+    return tag("div", drawn, class_="panels pair")
