@@ -21,6 +21,7 @@ from nfm.method.cutmix import CutMix
 from nfm.method.label_smoothing import LabelSmoothing
 from nfm.method.noisymix import NoisyMix
 from nfm.method.presets import PRESETS, SETTINGS, preset
+from nfm.method.puzzlemix import PuzzleMix
 from nfm.method.scheme import Method
 from nfm.registry import Registry
 
@@ -68,6 +69,7 @@ register("cutmix", CutMix, "a box of the partner pasted in (Yun et al. 2019)", t
 register(
     "augmix", AugMix, "chains of augmentations, views that must agree (Hendrycks et al. 2020)", tested={}
 )
+register("puzzlemix", PuzzleMix, "salient blocks of two images put together (Kim et al. 2020)", tested={})
 register("noisymix", NoisyMix, "NFM on AugMix's views, which must agree (Erichson et al. 2022)", tested={})
 
 
