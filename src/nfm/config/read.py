@@ -40,7 +40,7 @@ def _read_toml(path: Path) -> Table:
         raise ConfigError(
             f"cannot read recipe {path}: {error.strerror}; `nfm list recipes` shows those there are"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: expected TOML, got {error}") from None
 
 
@@ -48,12 +48,25 @@ def _set(table: Table, override: str) -> None:
     key, equals, text = override.partition("=")
     if not equals or not key:
         raise UsageError(f"--set: expected key=value, such as method.noise.add=0.5, got {override!r}")
-    *above, last = key.strip().split(".")
+    *above, last = _path(key)
     for name in above:
         table = table.setdefault(name, {})
         if not isinstance(table, dict):
             raise UsageError(f"--set {key}: {name!r} is a value, not a table")
     table[last] = parse_value(text)
+
+
+def _path(key: str) -> list[str]:
+    """Split a dotted key; a part in quotes may hold dots: ``optimizer.rates."stage1.*"``."""
+    try:
+        table: Any = tomllib.loads(f"{key} = 0")
+    except tomllib.TOMLDecodeError:
+        return key.strip().split(".")
+    names = []
+    while isinstance(table, dict):
+        (name, table), *_ = table.items()
+        names.append(name)
+    return names
 
 
 def parse_value(text: str) -> Any:
@@ -63,9 +76,10 @@ def parse_value(text: str) -> Any:
     (0.5, True, 'cifar10', [1, 2])
     """
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        table = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
         return text
+    return table["value"] if len(table) == 1 else text  # more than one: a text with line breaks
 
 
 def build_table(kind: type[T], table: Any, where: str, errors: list[str]) -> T | None:

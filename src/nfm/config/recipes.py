@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import nfm
@@ -23,9 +24,8 @@ def recipe_names() -> dict[str, Path]:
 
 def find_recipe(name: str) -> Path:
     """Return the recipe called `name`: a path of one's own, or one that comes with the package."""
-    path = Path(name)
-    if path.suffix == ".toml" and path.exists():
-        return path
+    if name.endswith(".toml") and os.path.exists(name):  # unlike Path.exists, no error for a name too long
+        return Path(name)
     known = recipe_names()
     bare = name.removesuffix(".toml")
     if bare not in known:
