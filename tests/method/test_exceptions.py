@@ -164,9 +164,10 @@ def test_an_error_in_a_replay_leaves_nothing() -> None:
         for error in (ValueError, KeyboardInterrupt):
             with failing_at(net, "after the site", error), pytest.raises(error), mixer.replay(draw):
                 net(x)
-            net.eval()
+            for training in (True, False):
+                net.train(training)
+                assert torch.equal(net.first(net.stem(x)), build(Mlp).first(net.stem(x)))
             assert torch.equal(net(x), build(Mlp)(x))
-            assert torch.equal(net.first(net.stem(x)), build(Mlp).first(net.stem(x)))
             net.train()
             step = mixer.method.step
             assert torch.equal(mixer.loss(net(x), y), method()(build(Mlp), x, y, step=step).loss)
