@@ -7,6 +7,7 @@ and `strips/*.npz`, a few examples of a cell to look at.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import zipfile
@@ -23,6 +24,7 @@ from nfm.evaluate.outcomes import Outcomes
 from nfm.evaluate.strip import Strip
 from nfm.results import Row, append_rows, provenance, read_rows, to_line, write_atomically
 
+LONGEST = 120  # letters of a label in the name of a file
 IDENTITY, ROWS = "identity.json", "rows.jsonl"
 Key = tuple[str, float]  # label of the perturbation, level
 Kept = TypeVar("Kept", Outcomes, Strip)
@@ -179,12 +181,20 @@ class Folder:
 
     def _file(self, kind: str, key: Key) -> Path:
         perturbation, level = key
-        return self.path / kind / f"{quote(perturbation, safe='(),=')}-{level!r}.npz"
+        return self.path / kind / f"{_file_name(perturbation)}-{quote(repr(level))}.npz"
 
 
 def load_report(directory: Path | str) -> Report:
     """Return the report that was saved in `directory`."""
     return Folder(Path(directory)).read()
+
+
+def _file_name(label: str) -> str:
+    """Return `label` as part of a file name; one that is too long is told by its beginning and a hash."""
+    plain = quote(label, safe="(),=", errors="backslashreplace")
+    if len(plain) <= LONGEST:
+        return plain
+    return f"{plain[:LONGEST]}-{hashlib.sha256(plain.encode()).hexdigest()[:16]}"
 
 
 def _key(row: Row) -> Key:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from statistics import fmean, stdev
 from typing import Any
 
@@ -13,6 +14,7 @@ from nfm.results import Row
 Column = tuple[str, float]  # perturbation, level
 CLEAN: Column = ("clean", 0.0)
 SAME = ("protocol", "data", "n", "ids", "seed")  # must agree within one table: the seed is that of the noise
+NUMBERS = ("level", "accuracy", "lo", "hi")
 FEW_SEEDS = {
     1: "one seed: the interval is that of the examples, not of the training",
     2: "two seeds: too few to know how much trainings differ",
@@ -64,10 +66,15 @@ def compare(rows: Iterable[Row]) -> list[Comparison]:
         missing = [name for name in NEEDED if name not in row]
         if missing:
             raise DataError(f"expected rows of an evaluation, got one without {', '.join(missing)}: {row}")
-        groups.setdefault(tuple(row.get(name) for name in SAME), []).append(row)
+        wrong = [name for name in NUMBERS if not (isinstance(row[name], int | float) and isfinite(row[name]))]
+        if wrong:
+            raise DataError(
+                f"expected numbers for {', '.join(wrong)} of a row, got {[row[n] for n in wrong]}"
+            )
+        groups.setdefault(tuple(str(row.get(name)) for name in SAME), []).append(row)
     if not groups:
         raise UsageError("expected rows of at least one evaluation, got none")
-    return [_comparison(dict(zip(SAME, key, strict=True)), group) for key, group in groups.items()]
+    return [_comparison({name: group[0].get(name) for name in SAME}, group) for group in groups.values()]
 
 
 def compare_one(rows: Iterable[Row]) -> Comparison:

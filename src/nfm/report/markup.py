@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from nfm.errors import DataError
+
 # fmt: off
 TAGS = frozenset((
     "a", "b", "button", "details", "div", "figcaption", "figure", "g", "h1", "h2", "h3", "header", "img", "li", "line",
@@ -57,9 +59,8 @@ def tag(name: str, *content: Content, **attributes: str | float | bool | None) -
             raise ValueError(
                 f"a page loads nothing: expected {key} to begin with {start!r}, got {attributes[key]!r}"
             )
-    inside = "".join(
-        f" {_name(key)}{_value(value)}" for key, value in attributes.items() if value not in (None, False)
-    )
+    known = [(key, value) for key, value in attributes.items() if value is not None and value is not False]
+    inside = "".join(f" {_name(key)}{_value(value)}" for key, value in known)
     return Markup(f"<{name}{inside}>" if name in VOID else f"<{name}{inside}>{join(content)}</{name}>")
 
 
@@ -80,7 +81,10 @@ def embed(data: Any) -> str:
     >>> embed({"name": "</script>"})
     '{"name": "\\\\u003c/script\\\\u003e"}'
     """
-    plain = json.dumps(data, sort_keys=True, allow_nan=False)  # ASCII
+    try:
+        plain = json.dumps(data, sort_keys=True, allow_nan=False)  # ASCII
+    except ValueError as error:
+        raise DataError(f"expected rows with finite numbers, got {error}") from None
     return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
