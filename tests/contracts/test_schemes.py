@@ -14,8 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import nfm
-from comparing import assert_different, assert_same, gradients, hooks_in, same
+from comparing import assert_close, assert_different, assert_same, flat, gradients, hooks_in, same
 from nfm.errors import UsageError
+from nfm.method.attach import ready_to_compile
+from nfm.method.presets import PRESETS
 from nfm.method.schemes import SCHEMES
 from running import Interrupted, assert_same_result, digits, network, rows_of, train
 
@@ -191,3 +193,22 @@ def test_autocast(name: str) -> None:
     outcome.loss.backward()
     assert torch.isfinite(outcome.loss)
     assert not same([outcome.output.float()], [make(name)(net(), x, y).output])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.parametrize("name", [*(name for name in ALONE if name not in PRESETS), *COMPOSED, "timed"])
+def test_a_compiled_network_is_trained_alike(name: str) -> None:
+    def made() -> Any:
+        return make("nfm + label_smoothing", start=1, end=3) if name == "timed" else make(name)
+
+    eager, model = net(), net()
+    scheme = made()
+    with ready_to_compile(model, scheme):
+        forward = torch.compile(model, backend="aot_eager", fullgraph=True)
+        for step in range(5):
+            expected, found = made()(eager, *few(), step=step), scheme(forward, *few(), step=step)
+            assert_close([found.output, found.loss], [expected.output, expected.loss], relative=1e-4)
+            ours, theirs = flat(gradients(found.loss, model)), flat(gradients(expected.loss, eager))
+            assert_close([ours], [theirs], relative=1e-3)
+    assert hooks_in(model) == 0
