@@ -16,7 +16,7 @@ from nfm.data.augment import RandomResizedCrop
 from nfm.data.autoaugment import AutoAugment
 from nfm.data.cifar_files import AUTHORS_MEAN, AUTHORS_STD
 from nfm.data.examples import Augment, DataSet
-from nfm.errors import ConfigError, EnvironmentProblem, did_you_mean
+from nfm.errors import ConfigError, EnvironmentProblem, UsageError, did_you_mean
 from nfm.method.scheme import Method
 from nfm.method.schemes import default_noise, scheme
 from nfm.models import build as build_network
@@ -63,6 +63,10 @@ def build_model(config: ModelConfig, facts: Facts, *, seed: int) -> nn.Module:
         "data": (facts.mean, facts.std), "authors": (AUTHORS_MEAN, AUTHORS_STD), "none": (None, None),
     }[config.normalisation]  # fmt: skip
     channels, *size = facts.shape
+    if config.normalisation == "authors" and channels != len(AUTHORS_MEAN):
+        raise UsageError(
+            f"model.normalisation: 'authors' is for images of 3 channels, these have {channels}; use 'data'"
+        )
     published = published_options(config.init_from, config.name)
     try:
         model = build_network(

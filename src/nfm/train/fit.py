@@ -71,7 +71,7 @@ def fit(
     settings = _settings(settings, numbers)
     optimizer, schedule, ranks = optimizer or Optimizer(), schedule or Schedule(), ranks or Ranks()
     folder = _folder(out, resume=resume, overwrite=overwrite)
-    _check_data(model, method, data)
+    _check_data(model, method, data, augment)
     root = model.to(ranks.device)
     built = optimizer.build(root) if isinstance(optimizer, Optimizer) else optimizer
     identity = identity_of(
@@ -125,11 +125,12 @@ def _settings(settings: Settings | None, numbers: Mapping[str, Any]) -> Settings
         ) from None
 
 
-def _check_data(model: nn.Module, method: Method, data: DataSet) -> None:
-    """Refuse data that cannot be trained on, and a network or method that does not fit it."""
+def _check_data(model: nn.Module, method: Method, data: DataSet, augment: Augment | None) -> None:
+    """Refuse data that cannot be trained on, and an augmentation, network or method that does not fit it."""
     check_examples(data.train, data.num_classes)
+    few = torch.arange(min(4, len(data.train)))
+    data.train.fetch(few, augment=augment)
     if hasattr(method, "check"):
-        few = torch.arange(min(4, len(data.train)))
         device = next(model.parameters()).device
         method.check(model, to_unit(data.train.fetch(few)).to(device))
     head = [module for module in model.modules() if isinstance(module, nn.Linear)]
