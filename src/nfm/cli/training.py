@@ -11,9 +11,11 @@ from pathlib import Path
 from nfm.config.build import Parts, build_run
 from nfm.config.runs import to_recipe
 from nfm.config.schema import Config
+from nfm.errors import EnvironmentProblem
 from nfm.plots.training import training_curves
+from nfm.results import Row
 from nfm.train.estimate import estimate
-from nfm.train.export import write_csv, write_tensorboard
+from nfm.train.export import tensorboard_writer, write_csv, write_tensorboard
 from nfm.train.fit import Fit, fit
 from nfm.train.ranks import Ranks, joined
 
@@ -39,6 +41,8 @@ def default_out(config: Config) -> Path:
 
 def train_run(config: Config, options: Options) -> Fit | None:
     """Train by `config`, in this process or among those that torchrun started."""
+    if options.tensorboard:
+        tensorboard_writer()  # asked for before hours of training, not after
     with joined(options.device) as ranks:
         parts = build_run(config)
         if options.dry_run:
@@ -74,7 +78,6 @@ def _finish(made: Fit, out: Path, options: Options) -> None:
         write_tensorboard(made.rows, out / "tensorboard")
     lines = [f"run:         {out}"]
     if epochs:
-        training_curves(epochs, out / "training.png")
         last = epochs[-1]
         lines.append(
             f"train loss:  {last['train_loss']:.4f} (mixed)   probe {100 * last['probe_accuracy']:.1f}%"
@@ -84,5 +87,13 @@ def _finish(made: Fit, out: Path, options: Options) -> None:
             lines.append(
                 f"validation:  {100 * last['validation_accuracy']:.2f}% last, {100 * best:.2f}% best"
             )
-        lines.append(f"picture:     {out / 'training.png'}")
+        lines.append(f"picture:     {_picture(epochs, out / 'training.png')}")
     print("\n".join(lines))
+
+
+def _picture(epochs: list[Row], path: Path) -> str:
+    """Draw the curves and return where they are; a run is good without them, too."""
+    try:
+        return str(training_curves(epochs, path))
+    except EnvironmentProblem as problem:
+        return f"none ({problem})"

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from nfm.errors import need
 from nfm.results import Row, write_atomically
@@ -21,13 +22,18 @@ def write_csv(rows: Sequence[Row], path: Path) -> None:
     write_atomically(path, text.getvalue().encode())
 
 
-def write_tensorboard(rows: Sequence[Row], folder: Path) -> None:
-    """Write every number of the rows as TensorBoard events, steps by step and epochs by epoch."""
+def tensorboard_writer() -> Any:
+    """Return the class that writes TensorBoard events, or say how to get it."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except (ImportError, RuntimeError) as error:
         raise need("tensorboard", "track", "--tensorboard", error) from error
-    with SummaryWriter(str(folder)) as writer:
+    return SummaryWriter
+
+
+def write_tensorboard(rows: Sequence[Row], folder: Path) -> None:
+    """Write every number of the rows as TensorBoard events, steps by step and epochs by epoch."""
+    with tensorboard_writer()(str(folder)) as writer:
         for row in rows:
             place = row["step"] if row["kind"] == "step" else row["epoch"]
             for name, value in row.items():
