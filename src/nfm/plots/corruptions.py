@@ -9,6 +9,7 @@ from nfm.errors import UsageError
 from nfm.plots.canvas import FAINT, INK, PALETTE, new_figure, quieten
 from nfm.plots.comparison import Estimate, compare_one
 from nfm.plots.families import by_family, by_severity, corruptions
+from nfm.plots.names import name_of
 from nfm.results import Row
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def corruption_bars(rows: Iterable[Row], *, title: str | None = None) -> Figure:
     _bars(left, [by_family(comparison, scheme) for scheme in schemes], names, schemes)
     levels = sorted({level for scheme in schemes for level in by_severity(comparison, scheme)})
     _bars(right, [by_severity(comparison, scheme) for scheme in schemes], levels, schemes)
-    left.set_xticks(range(len(names)), [name.replace("_", " ") for name in names], rotation=40, ha="right")
+    left.set_xticks(range(len(names)), [name_of(name) for name in names], rotation=40, ha="right")
     right.set_xticks(range(len(levels)), [f"{level:g}" for level in levels])
     left.set_ylabel("accuracy (%)", color=INK)
     left.set_title("each corruption, mean over severities", fontsize=8.5, color=FAINT, loc="left")
