@@ -20,6 +20,8 @@ LEVELS = [
     {"cli"},
 ]
 ROWS_ONLY = {"plots", "report"}  # they read rows and nothing else of the package
+# Against the rule, known by name: none goes upwards. The list may shrink, and says so when it can.
+DEVIATIONS = {("plots", "data"), ("report", "plots"), ("report", "evaluate")}
 FOUNDATION = {"errors", "registry", "results"}
 FRONT = {"__init__", "__main__"}  # the names of the front door come from everywhere, when first used
 OPTIONAL = {
@@ -33,6 +35,7 @@ OPTIONAL = {
     "torchvision",
     "transformers",
 }
+HOUSE = [file for file in FILES if room_of(file) not in FRONT]
 
 
 def allowed(room: str) -> set[str]:
@@ -48,11 +51,20 @@ def wrong_imports(room: str, source: str) -> list[str]:
     return [name for name in rooms if name not in allowed(room)]
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if room_of(file) not in FRONT], ids=module_name)
+@pytest.mark.parametrize("file", HOUSE, ids=module_name)
 def test_imports_go_one_way(file) -> None:
     room = room_of(file)
     assert any(room in rooms for rooms in LEVELS), f"the room {room} has no place in the house"
-    assert wrong_imports(room, file.read_text()) == []
+    wrong = [name for name in wrong_imports(room, file.read_text()) if (room, name) not in DEVIATIONS]
+    assert wrong == []
+
+
+def test_known_deviations_are_still_there() -> None:
+    """One that is gone must leave the list, or it would come back unseen."""
+    found = {
+        (room_of(file), name) for file in HOUSE for name in wrong_imports(room_of(file), file.read_text())
+    }
+    assert found >= DEVIATIONS
 
 
 @pytest.mark.parametrize(
