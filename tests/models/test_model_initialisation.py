@@ -77,10 +77,18 @@ def assert_deviation(weights: torch.Tensor, expected: float) -> None:
 
 
 def test_convolutions_are_he_normal_over_fan_out() -> None:
-    weights = build("preact_resnet18", num_classes=10).stage2[0].conv1.weight  # 64 -> 128 channels
+    weights = build("resnet18", num_classes=10, image_size=224).stage2[0].conv1.weight  # 64 -> 128 channels
     assert_deviation(weights, math.sqrt(2 / (9 * 128)))
     with pytest.raises(AssertionError):
         assert_deviation(weights, math.sqrt(2 / (9 * 64)))  # fan-in is another law
+
+
+def test_pre_activation_networks_have_the_plain_law() -> None:
+    weights = build("preact_resnet18", num_classes=10).stage2[0].conv1.weight
+    assert weights.abs().max() <= 1 / math.sqrt(9 * 64)
+    assert_deviation(weights, 1 / math.sqrt(3 * 9 * 64))
+    with pytest.raises(AssertionError):
+        assert_deviation(weights, math.sqrt(2 / (9 * 128)))
 
 
 def test_linear_layers_are_uniform_over_fan_in() -> None:

@@ -61,6 +61,19 @@ def convolutional_law(module: nn.Module, name: str, drawn: Tensor, generator: Ge
         )
 
 
+def plain_law(module: nn.Module, name: str, drawn: Tensor, generator: Generator) -> None:
+    """Convolutions without bias: PyTorch's own uniform law; the rest as above.
+
+    Before batch norm only the direction of a weight matters, and its length slows its turning: He's weights
+    are sqrt(6) times longer (equal widths), and so learn less in a short schedule.
+    """
+    if isinstance(module, _ConvNd) and name == "weight":
+        bound = 1 / math.sqrt(drawn[0].numel())
+        drawn.uniform_(-bound, bound, generator=generator)
+    else:
+        convolutional_law(module, name, drawn, generator)
+
+
 def transformer_law(module: nn.Module, name: str, drawn: Tensor, generator: Generator) -> None:
     """Linear layers and positions: truncated normal; biases and the class token: zero; the rest as above.
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nfm.models.catalogue import MODELS
+from nfm.models.initialisation import Law, plain_law
 from nfm.models.layers import conv, stages
 from nfm.models.network import ConvNetwork
 from nfm.models.task import Task, widened
@@ -70,6 +72,8 @@ class PreActResNet(ConvNetwork):
     block's norm-ReLU and there is no final norm-ReLU. `width` multiplies every channel count: the paper's
     "Wide ResNet-18" is depth 18 at width 2.
     """
+
+    initial_law: ClassVar[Law] = staticmethod(plain_law)
 
     default_sites = ("input", "stage1", "stage2", "stage3")
 
