@@ -2,7 +2,7 @@
 
 from nfm.data.cifar_c_files import AUTHORS, CORRUPTIONS, EXTRA, STANDARD
 from nfm.evaluate.corruptions.constants import CONSTANTS
-from nfm.evaluate.corruptions.corrupt import Corruption, corrupt
+from nfm.evaluate.corruptions.corruption import Corruption, corrupt
 from nfm.evaluate.corruptions.families import DETERMINISTIC, FAMILIES
 from nfm.evaluate.corruptions.write import write_cifar_c
 

@@ -10,33 +10,29 @@ import torch
 from torch import Tensor
 
 from nfm.errors import need
-from nfm.evaluate.corruptions.planes import from_planes, to_planes
 from nfm.evaluate.keyed import Stream
 
 BITS = 22  # Pillow's resampling of 8-bit images has weights of 2**-22
 
 
 def pixelate(pixels: Tensor, stream: Stream, share: float) -> Tensor:
-    """Shrink each side to `share` of it and back, both with Pillow's box filter; the published bytes."""
-    planes = to_planes(pixels)
-    small = [int(size * share) for size in planes.shape[:2]]
-    for axis in (1, 0):
-        planes = _resize(planes, small[axis], axis)
-    for axis in (1, 0):
-        planes = _resize(planes, pixels.shape[2 + axis], axis)
-    return from_planes(planes, pixels)
+    """Shrink each side to `share` of it and back, both with Pillow's box filter; the published bytes.
+
+    The way back takes one pixel for each, so it is left to the end of each axis's way down.
+    """
+    for axis in (3, 2):
+        small = _resize(pixels, int(pixels.shape[axis] * share), axis)
+        back, _ = _box_taps(small.shape[axis], pixels.shape[axis])[0]
+        pixels = small.index_select(axis, back.to(pixels.device))
+    return pixels
 
 
-def _resize(planes: Tensor, size: int, axis: int) -> Tensor:
-    """Return uint8 planes with `size` pixels along `axis`: sums of whole numbers, rounded once."""
-    taps = _box_taps(planes.shape[axis], size)
-    if len(taps) == 1:
-        return planes.index_select(axis, taps[0][0].to(planes.device))
-    total = torch.full((), 1 << (BITS - 1), dtype=torch.int32, device=planes.device)
-    for places, weights in taps:
-        shape = [-1, 1, 1] if axis == 0 else [-1, 1]
-        taken = planes.index_select(axis, places.to(planes.device)).to(torch.int32)
-        total = taken.mul_(weights.to(planes.device).view(shape)).add_(total)
+def _resize(pixels: Tensor, size: int, axis: int) -> Tensor:
+    """Return uint8 images shrunk to `size` along `axis`: sums of whole numbers, rounded once."""
+    total = torch.full((), 1 << (BITS - 1), dtype=torch.int32, device=pixels.device)
+    for places, weights in _box_taps(pixels.shape[axis], size):
+        taken = pixels.index_select(axis, places.to(pixels.device)).to(torch.int32)
+        total = taken.mul_(weights.to(pixels.device).view([-1] + [1] * (3 - axis))).add_(total)
     return (total >> BITS).to(torch.uint8)
 
 

@@ -51,32 +51,34 @@ def _is_ridge(size: Tensor, across: Tensor, down: Tensor) -> Tensor:
 
 def _linked(seeds: Tensor, candidates: Tensor) -> Tensor:
     """Return the candidates that are joined to a seed by neighbouring candidates, diagonals included."""
-    grown, allowed = seeds.float(), candidates.float()
+    grown = seeds
     while True:
-        wider = F.max_pool2d(grown, 3, stride=1, padding=1) * allowed
+        padded = F.pad(grown, (1, 1, 1, 1))
+        rows = padded[:, :-2] | padded[:, 1:-1] | padded[:, 2:]
+        wider = (rows[..., :-2] | rows[..., 1:-1] | rows[..., 2:]) & candidates
         if torch.equal(wider, grown):
-            return grown.bool()
+            return grown
         grown = wider
 
 
 def distance_to(edges: Tensor, limit: int) -> Tensor:
     """Return the Euclidean distance of each pixel to the nearest edge, at most `limit`: float32 (B, H, W).
 
-    The squared distance is a minimum over columns of a minimum over rows, both by shifts of up to `limit`.
+    The squared distance is a minimum over rows of a minimum over columns, both by shifts below `limit`.
     """
-    far = float(limit * limit)
-    squared = torch.full(edges.shape, far, device=edges.device).masked_fill_(edges, 0)
+    squared = (~edges).to(torch.int16) * (limit * limit)
     for axis in (1, 2):
         squared = _spread(squared, axis, limit)
-    return squared.sqrt_()
+    return squared.float().sqrt_()
 
 
 def _spread(squared: Tensor, axis: int, limit: int) -> Tensor:
     """Return min over shifts s along `axis` of squared(place + s) + s^2."""
     least, size = squared.clone(), squared.shape[axis]
     for shift in range(1, min(limit, size)):
-        ahead, behind = squared.narrow(axis, shift, size - shift), squared.narrow(axis, 0, size - shift)
+        farther = squared + shift * shift
+        ahead, behind = farther.narrow(axis, shift, size - shift), farther.narrow(axis, 0, size - shift)
         for target, source in ((0, ahead), (shift, behind)):
             view = least.narrow(axis, target, size - shift)
-            torch.minimum(view, source + float(shift * shift), out=view)
+            torch.minimum(view, source, out=view)
     return least

@@ -8,8 +8,9 @@ from torch import Tensor
 
 from nfm.data.cifar_c_files import CORRUPTIONS
 from nfm.errors import UsageError, did_you_mean
-from nfm.evaluate.corruptions.blurs import defocus_blur, gaussian_blur, zoom_blur
+from nfm.evaluate.corruptions.blurs import gaussian_blur, zoom_blur
 from nfm.evaluate.corruptions.colour import brightness, contrast, saturate
+from nfm.evaluate.corruptions.defocus import defocus_blur
 from nfm.evaluate.corruptions.digital import jpeg_compression, pixelate
 from nfm.evaluate.corruptions.elastic import elastic_transform
 from nfm.evaluate.corruptions.fog import fog

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nfm.evaluate.corruptions.planes import to_uint8
 from nfm.evaluate.keyed import Stream
 from nfm.randomness import fold, numpy_generator
 
@@ -25,6 +26,7 @@ WINDOWS = (
     (138, 153, 165, 30),
     (112, 123, 135, 43),
 )
+HAIR = 2.0**-10  # levels: whole numbers stay whole in float32
 SLOPE = 1.6  # the power of a photograph at frequency f falls as f**-SLOPE: their mean
 
 
@@ -32,21 +34,21 @@ def frost(pixels: Tensor, stream: Stream, kept: float, opacity: float) -> Tensor
     """Return `kept` of the image plus `opacity` of a random crop of a random window."""
     height, width = pixels.shape[2:]
     windows = draw_windows(2 << (max(height, width) - 1).bit_length()).to(pixels.device)
-    count, side, _, _ = windows.shape
-    drawn = stream.uniform((3,))
+    count, _, side, _ = windows.shape
     limits = torch.tensor([count, side - height, side - width], device=pixels.device)
-    chosen, top, left = (drawn * limits).int().unbind(1)
-    rows = (chosen * side + top)[:, None] + torch.arange(height, device=pixels.device, dtype=torch.int32)
-    columns = left[:, None] + torch.arange(width, device=pixels.device, dtype=torch.int32)
-    places = (rows * side)[:, :, None] + columns[:, None]
-    crop = windows.view(-1, 3).index_select(0, places.flatten()).view(len(pixels), height, width, 3)
-    frozen = pixels.float().mul_(kept) + crop.permute(0, 3, 1, 2).float().mul_(opacity)
-    return frozen.clamp_(0, 255).to(torch.uint8)
+    chosen, top, left = (stream.uniform((3,)) * limits).to(torch.int32).unbind(1)
+    rows, columns, channels = (
+        torch.arange(size, device=pixels.device, dtype=torch.int32) for size in (height, width, 3)
+    )
+    plane = chosen[:, None] * 3 + channels
+    start = (plane[..., None] * side + (top[:, None] + rows)[:, None]) * side + left[:, None, None]
+    crop = windows.flatten().index_select(0, (start[..., None] + columns).flatten()).view_as(pixels)
+    return to_uint8((pixels * kept).add_(crop * opacity + HAIR).clamp_(0, 255))
 
 
 @functools.lru_cache(maxsize=4)
 def draw_windows(side: int) -> Tensor:
-    """Return the five windows: uint8 (5, side, side, 3), always the same ones."""
+    """Return the five windows: uint8 (5, 3, side, side), always the same ones."""
     return torch.from_numpy(np.stack([_draw_window(side, number) for number in range(len(WINDOWS))]))
 
 
@@ -58,7 +60,7 @@ def _draw_window(side: int, number: int) -> np.ndarray[tuple[int, ...], np.dtype
         ridges -= np.abs(_fractal(generator.standard_normal((side, side))))
     ridges = (ridges - ridges.mean()) / ridges.std()
     *colour, deviation = WINDOWS[number]
-    return np.clip(np.array(colour) + deviation * ridges[..., None], 0, 255).astype(np.uint8)
+    return np.clip(np.array(colour)[:, None, None] + deviation * ridges, 0, 255).astype(np.uint8)
 
 
 def _fractal(

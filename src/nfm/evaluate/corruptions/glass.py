@@ -11,25 +11,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nfm.evaluate.corruptions.planes import from_planes, to_levels, to_planes
 from nfm.evaluate.corruptions.smooth import smooth
 from nfm.evaluate.keyed import Stream
 
 
 def glass_blur(pixels: Tensor, stream: Stream, sigma: float, reach: float, rounds: float) -> Tensor:
     """Blur by `sigma`, let each pixel take one from `reach` pixels around, `rounds` times, and blur again."""
-    blurred = _blur(pixels, sigma)
+    blurred = smooth(pixels, sigma)
     for turn in range(int(rounds)):
         drawn = stream.uniform((2, *pixels.shape[2:]), purpose=turn + 1)
         steps = (drawn * (2 * int(reach))).to(torch.int32) - int(reach)  # -reach ... reach - 1
         blurred = take(blurred, find_sources(steps, int(reach)))
-    return _blur(blurred, sigma)
-
-
-def _blur(pixels: Tensor, sigma: float) -> Tensor:
-    if int(4 * sigma + 0.5) == 0:  # the kernel is one pixel wide
-        return pixels
-    return from_planes(to_levels(smooth(to_planes(pixels).double().div_(255), sigma)), pixels)
+    return smooth(blurred, sigma)
 
 
 def find_sources(steps: Tensor, reach: int) -> Tensor:

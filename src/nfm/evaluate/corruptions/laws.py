@@ -42,13 +42,13 @@ def impulse_noise(pixels: Tensor, stream: Stream, share: float) -> Tensor:
 
 
 def _draw(pixels: Tensor, stream: Stream, table: Tensor) -> Tensor:
-    drawn = (stream.uniform(pixels.shape[1:]) * 2.0**UNIFORM_BITS).to(torch.int32)
-    column = drawn & (LEVELS - 1)
-    place = pixels.to(torch.int32).bitwise_left_shift_(8).bitwise_or_(column)
+    """Return for each value the column that 8 bits of its draw choose, or, if the coin says so, its alias."""
+    drawn = stream.uniform(pixels.shape[1:]).mul_(2.0**UNIFORM_BITS).to(torch.int32)  # coin << 8 | column
+    place = pixels.to(torch.int32).bitwise_left_shift_(8).bitwise_or_(drawn & (LEVELS - 1))
     found = table.to(pixels.device).index_select(0, place.flatten()).view_as(place)
     # The sign of (coin - threshold), spread over all bits, masks the change from column to alias.
-    lost = drawn.bitwise_right_shift_(8).sub_(found >> 8).bitwise_right_shift_(31).bitwise_not_()
-    return column.bitwise_xor_(found.bitwise_and_(lost).bitwise_and_(LEVELS - 1)).to(torch.uint8)
+    kept = (drawn | (LEVELS - 1)).sub_(found).bitwise_right_shift_(31)
+    return found.bitwise_and_(kept.bitwise_not_()).bitwise_xor_(drawn).to(torch.uint8)  # the lowest byte
 
 
 @functools.lru_cache(maxsize=32)

@@ -11,6 +11,8 @@ import math
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nfm.evaluate.keyed import Stream
@@ -25,39 +27,44 @@ def motion_blur(pixels: Tensor, stream: Stream, radius: float, sigma: float) -> 
 
 
 def smear(pixels: Tensor, angle: Tensor, radius: float, sigma: float) -> Tensor:
-    """Return uint8 (B, C, H, W) smeared along `angle` (B,), in degrees from the x axis towards rows below."""
-    batch, channels, height, width = pixels.shape
-    source = pixels.flatten()
-    planes = torch.arange(0, source.numel(), height * width, dtype=torch.int32, device=pixels.device)
-    total = torch.full(pixels.shape, (1 << BITS) // 514, dtype=torch.int32, device=pixels.device)
+    """Return uint8 (B, C, H, W) smeared along `angle` (B,), in degrees from the x axis towards rows below.
+
+    Images are sorted by angle: at each step along the line, runs of them are shifted by the same pixels.
+    """
     weights = _one_sided(2 * math.ceil(radius) + 1, sigma)
-    for weight, (rows, columns) in zip(weights, _offsets(angle, len(weights)), strict=True):
-        row, column = (
-            (torch.arange(size, dtype=torch.int32, device=pixels.device) + offset[:, None]).clamp_(
-                0, size - 1
-            )
-            for size, offset in ((height, rows), (width, columns))
-        )
-        start = planes.view(batch, channels, 1) + row[:, None] * width
-        places = start[..., None] + column[:, None, None]
-        total += source.index_select(0, places.flatten()).to(torch.int32).mul_(weight).view_as(total)
-    return (total >> BITS).to(torch.uint8)
+    order = angle.argsort()
+    steps = _steps(angle[order].tolist(), len(weights))
+    least, most = steps.min((0, 2)), steps.max((0, 2))
+    top, left = (-least).tolist()
+    bottom, right = most.tolist()
+    wide = F.pad(pixels[order].float(), (left, right, top, bottom), mode="replicate").to(torch.int32)
+    total = torch.full(pixels.shape, (1 << BITS) // 514, dtype=torch.int32, device=pixels.device)
+    height, width = pixels.shape[2:]
+    for weight, step in zip(weights, steps - least[:, None], strict=True):
+        for start, stop, (row, column) in _runs(step):
+            view = wide[start:stop, :, row : row + height, column : column + width]
+            total[start:stop].add_(view, alpha=weight)
+    return torch.empty_like(pixels).index_copy_(0, order, (total >> BITS).to(torch.uint8))
+
+
+def _runs(step: NDArray[np.int64]) -> list[tuple[int, int, tuple[int, int]]]:
+    """Return (start, stop, value) of the runs of equal columns of `step`, (2, B)."""
+    starts = [0, *(np.flatnonzero((step[:, 1:] != step[:, :-1]).any(0)) + 1).tolist()]
+    stops = [*starts[1:], step.shape[1]]
+    return [(i, j, (int(step[0, i]), int(step[1, i]))) for i, j in zip(starts, stops, strict=True)]
 
 
 @functools.cache
 def _one_sided(width: int, sigma: float) -> list[int]:
-    """Return exp(-i^2 / 2 sigma^2) for i from 0, as whole numbers that sum to 2**BITS."""
+    """Return exp(-i^2 / 2 sigma^2) for i from 0 as whole numbers that sum to 2**BITS, up to the last above 0."""
     weights = np.exp(-(np.arange(width) ** 2) / (2 * sigma**2))
     whole = np.rint(weights / weights.sum() * 2**BITS).astype(int)
     whole[0] += 2**BITS - whole.sum()
-    return [int(weight) for weight in whole]
+    return [int(weight) for weight in whole if weight]
 
 
-def _offsets(angle: Tensor, count: int) -> list[tuple[Tensor, Tensor]]:
-    """Return for each step along the line how many rows and columns away it is: int32 (B,) each."""
-    # math, not torch: a vectorised sine may depend on where in the batch the angle stands.
-    radians = [math.radians(degrees) for degrees in angle.tolist()]
-    along = np.array([[math.sin(a), math.cos(a)] for a in radians])
-    steps = np.ceil(np.arange(count)[:, None, None] * along.T - 0.5).astype(np.int32)
-    found = torch.from_numpy(steps).to(angle.device)
-    return [(found[step, 0], found[step, 1]) for step in range(count)]
+def _steps(angles: list[float], count: int) -> NDArray[np.int64]:
+    """Return how many rows and columns away each step along a line of each angle is: (count, 2, B)."""
+    # math, not a vectorised sine: its last bit may depend on where in the batch the angle stands.
+    along = np.array([[math.sin(math.radians(angle)), math.cos(math.radians(angle))] for angle in angles])
+    return np.ceil(np.arange(count)[:, None, None] * along.T - 0.5).astype(np.int64)

@@ -1,5 +1,5 @@
-"""Images as planes (H, W, N): every plane of the batch side by side, so that a shift in height or width
-moves whole runs of memory, and one arithmetic operation serves all images at once.
+"""Images as planes (H, W, N), every plane of the batch side by side: a shift in height or width moves whole
+runs of memory, and one operation serves all images. And what is read beyond a border.
 """
 
 from __future__ import annotations
@@ -22,15 +22,20 @@ def from_planes(planes: Tensor, like: Tensor) -> Tensor:
     return planes.permute(2, 0, 1).reshape(like.shape)
 
 
-def to_levels(values: Tensor) -> Tensor:
+def to_uint8(values: Tensor) -> Tensor:
+    """Truncate values from 0 to 255; by way of int32, which is twice as fast as at once."""
+    return values.to(torch.int32).to(torch.uint8)
+
+
+def to_levels(shares: Tensor) -> Tensor:
     """Return [0, 1] values as uint8, clipped and truncated (not rounded), as the published files were."""
-    return (values.clamp(0, 1) * 255).to(torch.uint8)
+    return to_uint8(shares.clamp(0, 1).mul_(255))
 
 
-def extend(planes: Tensor, radius: int, axis: int, border: Border) -> Tensor:
-    """Return `planes` with `radius` more rows or columns on both sides of `axis`, filled by `border`."""
-    places = torch.arange(-radius, planes.shape[axis] + radius, device=planes.device)
-    return planes.index_select(axis, border(places, planes.shape[axis]))
+def extend(values: Tensor, radius: int, axis: int, border: Border) -> Tensor:
+    """Return `values` with `radius` more places on both sides of `axis`, filled by `border`."""
+    places = torch.arange(-radius, values.shape[axis] + radius, device=values.device)
+    return values.index_select(axis, border(places, values.shape[axis]))
 
 
 def edge(places: Tensor, size: int) -> Tensor:

@@ -15,7 +15,7 @@ from nfm.data.cifar_c_files import CORRUPTIONS
 from nfm.data.examples import ExampleSet
 from nfm.errors import DataError
 from nfm.evaluate.corruptions.constants import choose_constants
-from nfm.evaluate.corruptions.corrupt import SEVERITIES, Corruption, corrupt
+from nfm.evaluate.corruptions.corruption import SEVERITIES, Corruption, corrupt
 from nfm.results import Row, append_rows, provenance, write_atomically
 
 BATCH = 500

@@ -17,7 +17,7 @@ from nfm.randomness import check_seed
 
 SEVERITIES = 5
 SUBSTITUTES = {"frost": "generated, procedural frost"}
-AT_ONCE = {"cpu": 2**15}  # pixels whose planes still lie in the processor's cache
+AT_ONCE = {"cpu": 2**17}  # pixels whose planes still lie in the processor's cache
 AT_ONCE_ELSEWHERE = 2**22
 
 
@@ -68,7 +68,7 @@ class Corruption(Perturbation):
         count = max(1, together // size.numel())
         colour = pixels.expand(-1, 3, -1, -1).contiguous()
         parts = [
-            family(part, Stream(keys), *numbers)
+            family(part, Stream(keys), *map(float, numbers))
             for part, keys in zip(colour.split(count), stream.keys.split(count), strict=True)
         ]
         return torch.cat(parts)[:, : pixels.shape[1]]

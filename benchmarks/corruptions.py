@@ -1,0 +1,81 @@
+"""What a generated corruption costs on a batch, against the same one image at a time with SciPy and Pillow.
+
+The ratios are of time, so below 1 is faster; the last line is the geometric mean of their inverses.
+The reference is the slow oracle of the tests. JPEG is left out of the mean: its codec takes one image.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from math import exp, log
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.side_by_side import Ratio, compare
+from nfm.evaluate.corruptions import CONSTANTS, CORRUPTIONS, corrupt
+from nfm.evaluate.corruptions.frost import draw_windows
+
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "evaluate"))
+from slow_corruptions import SLOW, FreshDraws
+
+COUNT, SIDE, SEVERITY, ROUNDS = 250, 32, 3, 5  # 250: the batch of nfm.evaluate
+ONE_BY_ONE = ("jpeg_compression",)
+
+
+def _photographs(count: int, side: int) -> Tensor:
+    """Return images with the spectrum of photographs (amplitude 1/f): uint8 (count, 3, side, side)."""
+    white = np.random.default_rng(0).standard_normal((count, 3, side, side))
+    frequency = np.hypot(np.fft.fftfreq(side)[:, None], np.fft.fftfreq(side))
+    frequency[0, 0] = 0.5 / side
+    smooth = np.fft.ifft2(np.fft.fft2(white) / frequency).real
+    return torch.from_numpy(np.clip(128 + 60 * smooth / smooth.std(), 0, 255).astype(np.uint8))
+
+
+def _one_by_one(family: str, images: Tensor) -> Callable[[], object]:
+    pictures = images.permute(0, 2, 3, 1).contiguous().numpy()
+    options = {"windows": draw_windows(2 * SIDE).numpy()} if family == "frost" else {}
+    make = partial(SLOW[family], **options)
+    numbers = CONSTANTS["cifar"][family][SEVERITY - 1]
+
+    def run() -> None:
+        draws = FreshDraws(0)
+        for picture in pictures:
+            make(picture, draws, *numbers)
+
+    return run
+
+
+def measure() -> Iterator[Ratio]:
+    """Yield one ratio a family, severity 3, 250 images of 32x32 on one thread."""
+    images, ids = _photographs(COUNT, SIDE), torch.arange(COUNT)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for family in CORRUPTIONS:
+            ours = partial(corrupt, images, ids, family, SEVERITY)
+            name = f"{family} on a batch / image by image"
+            yield compare(name, ours, _one_by_one(family, images), rounds=ROUNDS)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def main() -> None:
+    """Print the ratios and how many times faster the families that vectorise are, in the geometric mean."""
+    speed = []
+    for family, ratio in zip(CORRUPTIONS, measure(), strict=True):
+        print(ratio, flush=True)
+        if family not in ONE_BY_ONE:
+            speed.append(1 / ratio.median)
+    mean = exp(sum(map(log, speed)) / len(speed))
+    print(
+        f"geometric mean over {len(speed)} families: {mean:.1f} times faster; not in it: {', '.join(ONE_BY_ONE)}"
+    )
+
+
+if __name__ == "__main__":
+    main()
