@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
 from contextlib import suppress
 from pathlib import Path
@@ -18,15 +19,43 @@ from comparing import assert_close, assert_different, assert_same, flat, gradien
 from nfm.errors import UsageError
 from nfm.method.attach import ready_to_compile
 from nfm.method.presets import PRESETS
-from nfm.method.schemes import SCHEMES
+from nfm.method.schemes import SCHEMES, Entry
+from nfm.registry import Registry
 from running import Interrupted, assert_same_result, digits, network, rows_of, train
 
-WITHOUT = [name for name in SCHEMES if SCHEMES[name].tested is None]
-assert not WITHOUT, f"registered without test settings: {WITHOUT}"
+CARDS = Path(__file__).parents[2] / "docs" / "schemes"
+
+
+def without_settings(schemes: Registry[Entry]) -> list[str]:
+    return [name for name in schemes if schemes[name].tested is None]
+
+
+assert not without_settings(SCHEMES), f"registered without test settings: {without_settings(SCHEMES)}"
 ALONE = list(SCHEMES)
 COMPOSED = ["nfm + label_smoothing", "adversarial + nfm", "0.5 mixup | 0.5 cutmix + label_smoothing"]
 RANDOM = [name for name in ALONE if name not in ("erm", "label_smoothing")]
 EVERY = pytest.mark.parametrize("name", ALONE + COMPOSED)
+
+
+def test_a_scheme_without_test_settings_would_be_seen() -> None:
+    schemes: Registry[Entry] = Registry("scheme")
+    schemes.add("tested", SCHEMES["nfm"])
+    schemes.add("untested", dataclasses.replace(SCHEMES["nfm"], tested=None))
+    assert without_settings(schemes) == ["untested"]
+
+
+@pytest.mark.parametrize("name", [name for name in ALONE if name not in PRESETS])
+def test_it_has_a_card(name: str) -> None:
+    card = (CARDS / f"{name}.md").read_text()
+    for part in (
+        "**Idea.**",
+        "**Equation",
+        "**Use.**",
+        "**Levels.**",
+        "**Cost.**",
+        "**Robustness, as measured by us.**",
+    ):
+        assert part in card
 
 
 def make(name: str, **settings: Any) -> Any:

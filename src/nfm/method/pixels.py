@@ -41,9 +41,9 @@ def autocontrast(images: Tensor, strength: Tensor) -> Tensor:
 def equalize(images: Tensor, strength: Tensor) -> Tensor:
     """Give each pixel the share of pixels that are darker, channel by channel, so that values spread evenly."""
     value = (images.flatten(2) * (LEVELS - 1)).round().long()
-    counts = images.new_zeros(*value.shape[:2], LEVELS).scatter_add_(
-        2, value, torch.ones_like(images.flatten(2))
-    )
+    channel = torch.arange(value.shape[0] * value.shape[1], device=value.device).view(*value.shape[:2], 1)
+    counts = torch.bincount((value + LEVELS * channel).flatten(), minlength=LEVELS * channel.numel())
+    counts = counts.view(*value.shape[:2], LEVELS).to(images.dtype)
     darker = counts.cumsum(2) - counts
     brightest = darker.gather(2, value.amax(2, keepdim=True))
     spread = (darker / brightest.clamp_min(1)).gather(2, value)
