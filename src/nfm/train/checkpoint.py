@@ -35,14 +35,23 @@ def _safetensors() -> Any:
 
 def save(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
     """Write the checkpoint `path` (a name without ending)."""
-    # A copy of each: tensors that share memory are refused by the format.
-    content = _safetensors().save(
-        {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}
-    )
+    content = _safetensors().save(_apart(tensors))
     manifest = {"format": FORMAT, "sha256": _digest(content, facts), "size": len(content), "facts": facts}
     with writing(f"a checkpoint of {len(content):,} bytes,", path):
         write_atomically(path.with_suffix(".safetensors"), content)
         write_atomically(path.with_suffix(".json"), _text(manifest))
+
+
+def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors on the CPU; those that share memory, which the format refuses, as copies."""
+    apart: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, value in tensors.items():
+        here = value.detach().cpu().contiguous()
+        place = here.untyped_storage().data_ptr()
+        apart[name] = here.clone() if place in seen else here
+        seen.add(place)
+    return apart
 
 
 def _text(table: Mapping[str, Any]) -> bytes:
@@ -57,6 +66,11 @@ def _digest(content: bytes, facts: Mapping[str, Any]) -> str:
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors and the facts of the checkpoint `path`; refuse it if one bit is not as written."""
+    content, facts = _verified(path)
+    return parse_tensors(content, path.with_suffix(".safetensors")), facts
+
+
+def _verified(path: Path) -> tuple[bytes, dict[str, Any]]:
     manifest = read_manifest(path)
     file = path.with_suffix(".safetensors")
     content = _read(file)
@@ -66,7 +80,7 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             f"{file}: checksum: expected {manifest['size']:,} bytes with SHA-256 "
             f"{manifest['sha256'][:12]}..., got {len(content):,} with {digest[:12]}...; it or its .json is damaged"
         )
-    return parse_tensors(content, file), manifest["facts"]
+    return content, manifest["facts"]
 
 
 def parse_tensors(content: bytes, file: Path) -> dict[str, Tensor]:
@@ -132,7 +146,7 @@ def prune(folder: Path) -> None:
     for kind, kept in KEPT.items():
         paths = found_in(folder, kind)
         if len(paths) > kept:
-            load(paths[0])
+            _verified(paths[0])
         for path in paths[kept:]:
             path.with_suffix(".json").unlink(missing_ok=True)
         names = {path.name for path in paths[:kept]}
