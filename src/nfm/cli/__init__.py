@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 VERBS = {
-    "demo": "train three schemes on real digits and see what noise does to them (about a minute)",
+    "demo": "train three schemes on real digits and see what noise does to them (about two minutes)",
     "train": "train a network by a recipe or by flags",
     "evaluate": "measure a network under noise, attacks and corruptions",
     "compare": "put measured runs in one table, with paired tests",
