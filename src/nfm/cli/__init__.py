@@ -73,6 +73,9 @@ def _run(verb: str, rest: Sequence[str], *, debug: bool) -> int:
             raise
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:  # a run under way saves first, and raises Stopped
+        print("error: interrupted", file=sys.stderr)
+        return 130
     except BrokenPipeError:  # the reader of a pipe went away; there is nobody to tell
         sys.stderr.close()
         return 0
