@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from nfm.cli import main
+from nfm.config.schema import Config
 from running import nfm
 
 DIGITS = ["--data", "digits", "--model", "mlp", "--epochs", "1"]
@@ -148,6 +149,17 @@ def test_many_errors_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "error: 3 errors:"
     assert len(lines) == 4
+
+
+def test_an_interrupt_before_training_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(config: Config) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nfm.cli.training.build_run", interrupt)
+    assert main(["train", *DIGITS]) == 130
+    assert capsys.readouterr().err == "error: interrupted\n"
 
 
 class TestFolders:

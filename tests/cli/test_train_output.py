@@ -15,7 +15,7 @@ from nfm.train.estimate import TRIED, estimate
 from nfm.train.optim import Optimizer
 from nfm.train.ranks import Ranks
 from nfm.train.settings import Settings
-from running import digits, network
+from running import digits, network, nfm
 
 DIGITS = ["train", "--data", "digits", "--model", "mlp", "--epochs", "2", "--subset", "64"]
 
@@ -106,6 +106,14 @@ class TestRun:
         assert capsys.readouterr().out == "run:         run\n"
         assert main([*DIGITS[:-4], "--epochs", "0", "--out", "run", "--resume", "auto"]) == 0
         assert "nothing to do" in capsys.readouterr().err
+
+    @pytest.mark.slow
+    def test_a_poor_environment_is_enough(self, elsewhere: Path) -> None:
+        """No home, the C locale, no UTF-8 mode, a name that is not ASCII."""
+        poor = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "HOME": "/nonexistent"}
+        ended = nfm(*DIGITS, "--out", "läuft", cwd=elsewhere, env=poor)
+        assert ended.returncode == 0, ended.stderr
+        assert (elsewhere / "läuft" / "rows.jsonl").exists()
 
     def test_a_run_can_be_begun_with(self, elsewhere: Path) -> None:
         assert main([*DIGITS, "--out", "first"]) == 0

@@ -39,8 +39,11 @@ def flat(model: torch.nn.Module) -> torch.Tensor:
 class Gathering:
     """A scheme that compares the parameters of all processes before every step, and keeps their draws."""
 
-    def __init__(self, scheme: str, poison: int | None = None, signal_at: int | None = None) -> None:
-        self.inner, self.poison, self.signal_at = preset(scheme), poison, signal_at
+    def __init__(self, scheme: str, settings: dict[str, Any]) -> None:
+        self.inner = preset(scheme)
+        # steps in which the second process goes bad, gets a signal, breaks
+        self.poison, self.signal_at = settings.pop("poison", None), settings.pop("signal_at", None)
+        self.broken = settings.pop("broken", None)
         self.equal: list[bool] = []
         self.draws: list[list[Any]] = []
 
@@ -54,6 +57,8 @@ class Gathering:
         self.equal.append(all(torch.equal(own, other) for other in others))
         if dist.get_rank() == 1:
             x = x * float("nan") if self.poison == step else x
+            if self.broken == step:
+                raise RuntimeError("out of memory")
             if self.signal_at == step:
                 os.kill(os.getpid(), signal.SIGTERM)
         outcome = self.inner(model, x, y, criterion=criterion, step=step)
@@ -65,7 +70,7 @@ def run_rank(report: str, out: str | None, name: str, scheme: str, settings: dic
     """Train as one of several processes; write what this one saw."""
     resume = settings.pop("resume", False)
     data = digits(settings.pop("size", 48), settings.pop("validation", 0.02))
-    method = Gathering(scheme, settings.pop("poison", None), settings.pop("signal_at", None))
+    method = Gathering(scheme, settings)
     model = network(data, name)
     told: dict[str, Any] = {}
     code = 0

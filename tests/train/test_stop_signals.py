@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -206,6 +207,41 @@ def test_a_real_process_told_twice_ends_whole(whole: Path, tmp_path: Path) -> No
     assert process.exitcode == 143
     train(out, resume=True, **SETTINGS)
     assert_same_result(whole, out)
+
+
+def ending_with_a_code(out: str, **settings: Any) -> None:
+    try:
+        train(out, resume=True, **settings)
+    except Stopped as stopped:
+        sys.exit(stopped.exit_code)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 2, 4])
+def test_twenty_signals_at_any_time(tmp_path: Path, workers: int) -> None:
+    settings = SETTINGS | {"epochs": 300, "workers": workers}
+    train(tmp_path / "whole", **settings)
+    moments, stopped, runs = random.Random(workers), 0, 0
+    while stopped < 20:
+        runs += 1
+        out, code = tmp_path / f"cut{runs}", 143
+        while code == 143 and stopped < 20:
+            process = start(ending_with_a_code, str(out), **settings)
+            while process.is_alive() and f"process {process.pid} " not in holder_of(out):
+                time.sleep(0.005)
+            time.sleep(0.2 + moments.uniform(0, 0.3))  # past the start, where a signal ends a process at once
+            os.kill(process.pid, signal.SIGTERM)
+            asked = time.monotonic()
+            process.join(30)
+            assert time.monotonic() - asked < 30
+            code = process.exitcode
+            stopped += code == 143
+        train(out, resume=True, **settings)
+        assert_same_result(tmp_path / "whole", out)
+
+
+def holder_of(out: Path) -> str:
+    return (out / ".lock").read_text() if (out / ".lock").exists() else ""
 
 
 COMMAND = [
