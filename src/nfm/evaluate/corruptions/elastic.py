@@ -37,7 +37,9 @@ def _affine(pixels: Tensor, stream: Stream, jitter: float) -> tuple[Tensor, Tens
     """
     height, width = pixels.shape[2:]
     corners = torch.tensor([[1, 1], [1, -1], [-1, -1]], dtype=torch.float64, device=pixels.device)
-    corners = corners * (min(height, width) // 3) + torch.tensor([height // 2, width // 2], device=pixels.device)
+    corners = corners * (min(height, width) // 3) + torch.tensor(
+        [height // 2, width // 2], device=pixels.device
+    )
     moved = corners + (stream.uniform((3, 2), purpose=1).double() * 2 - 1) * jitter  # (B, 3, 2)
     first, second = (moved[:, 1:] - moved[:, :1]).unbind(1)
     area = first[:, 0] * second[:, 1] - first[:, 1] * second[:, 0]

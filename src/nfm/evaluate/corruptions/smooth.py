@@ -36,7 +36,9 @@ def smooth(pixels: Tensor, sigma: float) -> Tensor:
 
 def _roughly(pixels: Tensor, sigma: float) -> Tensor:
     """Return the smoothed levels in float32, as products with a matrix on either side."""
-    rows, columns = (_matrix(size, sigma, 4.0, edge).float().to(pixels.device) / WEIGHT for size in pixels.shape[2:])
+    rows, columns = (
+        _matrix(size, sigma, 4.0, edge).float().to(pixels.device) / WEIGHT for size in pixels.shape[2:]
+    )
     return rows @ (pixels.float() @ columns.T)
 
 
