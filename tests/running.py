@@ -149,5 +149,5 @@ def nfm(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None, **opti
     """Run the command line in a process of its own, to its end."""
     return subprocess.run(
         [sys.executable, "-m", "nfm", *arguments], cwd=cwd, env={**QUIET, **(env or {})}, text=True,
-        capture_output=True, timeout=120, check=False, **options,
+        capture_output=True, timeout=600, check=False, **options,
     )  # fmt: skip

@@ -116,7 +116,7 @@ def start_ranks(
     ]  # fmt: skip
 
 
-def end_all(processes: list[BaseProcess], seconds: float = 60.0) -> list[int | None]:
+def end_all(processes: list[BaseProcess], seconds: float = 300.0) -> list[int | None]:
     """Wait for all; kill those that hang. Return their exit codes."""
     until = time.monotonic() + seconds
     for process in processes:
