@@ -116,17 +116,18 @@ class Batches:
         bounds = list(range(0, total + 1 if drop_last else total, self.batch_size))
         if drop_last:
             return bounds
-        if self.shuffle and self.batch_size >= 2 * self.world and total - bounds[-1] < 2 * self.world:
-            self._merge_last(bounds, total - bounds[-1])
+        each = 2 if self.batch_size >= 2 * self.world else 1  # asked for fewer, a rank gets at least one
+        if self.shuffle and total - bounds[-1] < each * self.world:
+            self._merge_last(bounds, total - bounds[-1], each)
         return [*bounds, total]
 
-    def _merge_last(self, bounds: list[int], left: int) -> None:
+    def _merge_last(self, bounds: list[int], left: int, each: int) -> None:
         if len(bounds) > 1:
             bounds.pop()
             told = "it is merged into the batch before it"
         else:
             told = "batch norm cannot train on a single example"
         warnings.warn(
-            f"the last batch has {left} example(s) for {self.world} rank(s), fewer than 2 each: {told}",
+            f"the last batch has {left} example(s) for {self.world} rank(s), fewer than {each} each: {told}",
             stacklevel=4,
         )
