@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from benchmarks import startup, steps
+from benchmarks import evaluation, startup, steps
 
 
 def main() -> None:
     """Print the ratios."""
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; median of ratios [quartiles]")
-    for part in (startup, steps):
+    for part in (startup, steps, evaluation):
         for ratio in part.measure():
             print(ratio, flush=True)
 
