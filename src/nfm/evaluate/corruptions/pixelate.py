@@ -1,22 +1,20 @@
-"""What storing an image does to it: pixelation and JPEG."""
+"""Pixelation: an image is made smaller and larger again. It gives the published bytes of CIFAR-10-C."""
 
 from __future__ import annotations
 
 import functools
-import io
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nfm.errors import need
 from nfm.evaluate.keyed import Stream
 
 BITS = 22  # Pillow's resampling of 8-bit images has weights of 2**-22
 
 
 def pixelate(pixels: Tensor, stream: Stream, share: float) -> Tensor:
-    """Shrink each side to `share` of it and back, both with Pillow's box filter; the published bytes.
+    """Shrink each side to `share` of it and back, both with a box filter as Pillow has it.
 
     The way back takes one pixel for each, so it is left to the end of each axis's way down.
     """
@@ -50,20 +48,3 @@ def _box_taps(old: int, new: int) -> list[tuple[Tensor, Tensor]]:
     weights = np.floor(0.5 + covered / covered.sum(1, keepdims=True) * 2**BITS)
     columns = zip(np.minimum(places, old - 1).T, weights.T, strict=True)
     return [(torch.from_numpy(p.copy()), torch.from_numpy(w).int()) for p, w in columns if w.any()]
-
-
-def jpeg_compression(pixels: Tensor, stream: Stream, quality: float) -> Tensor:
-    """Write and read JPEG of `quality` with Pillow, image by image.
-
-    The published files came from Pillow 5.4.1; other versions of the JPEG library differ in some levels.
-    """
-    try:
-        from PIL import Image
-    except (ImportError, RuntimeError) as error:
-        raise need("Pillow", "data", "jpeg_compression", error) from error
-    stored = []
-    for image in pixels.permute(0, 2, 3, 1).contiguous().cpu().numpy():
-        file = io.BytesIO()
-        Image.fromarray(image).save(file, "JPEG", quality=int(quality))
-        stored.append(np.asarray(Image.open(file)))
-    return torch.from_numpy(np.stack(stored)).permute(0, 3, 1, 2).contiguous().to(pixels.device)
