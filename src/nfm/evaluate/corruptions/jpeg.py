@@ -49,7 +49,9 @@ def jpeg_compression(pixels: Tensor, stream: Stream, quality: float) -> Tensor:
     height, width = pixels.shape[2:]
     image = F.pad(pixels.float(), (0, -width % 16, 0, -height % 16), mode="replicate")
     luma, blue, red = _to_luma_chroma(*image.unbind(1))
-    restored = [_store(luma, LUMA, 8, quality)] + [_store(chroma, CHROMA, 16, quality) for chroma in (blue, red)]
+    restored = [_store(luma, LUMA, 8, quality)] + [
+        _store(chroma, CHROMA, 16, quality) for chroma in (blue, red)
+    ]
     channels = [channel.clamp(0, 255)[:, :height, :width] for channel in _to_rgb(*restored)]
     return to_uint8(torch.stack(channels, dim=1))
 
@@ -79,7 +81,9 @@ def _store(plane: Tensor, table: tuple[int, ...], side: int, quality: float) -> 
     batch, height, width = plane.shape
     rows = _shift(plane.double().view(-1, side) @ forward.T, CONSTANT_BITS - EXTRA_BITS)
     rows = rows.view(batch, height // side, side, width // side * 8)
-    found = _shift(forward @ rows, CONSTANT_BITS + EXTRA_BITS + (side // 8 - 1) * 2)  # 8 times the coefficients
+    found = _shift(
+        forward @ rows, CONSTANT_BITS + EXTRA_BITS + (side // 8 - 1) * 2
+    )  # 8 times the coefficients
     kept = _quantise(found.view(batch, height // side, 8, -1, 8), steps[:, None]).view_as(found)
     columns = _shift(inverse @ kept, CONSTANT_BITS - EXTRA_BITS)
     levels = _shift(columns.view(-1, 8) @ inverse.T, CONSTANT_BITS + EXTRA_BITS + 3)
@@ -110,7 +114,8 @@ def _transform(way: Way, side: int) -> Tensor:
     """Return the cosine transform of `side` samples into 8 coefficients in 2**-13: (8, side), or its inverse."""
     scale = 2**CONSTANT_BITS * math.sqrt(2)
     rows = [
-        [round(scale * math.cos((2 * j + 1) * k * math.pi / (2 * side))) for j in range(side)] for k in range(8)
+        [round(scale * math.cos((2 * j + 1) * k * math.pi / (2 * side))) for j in range(side)]
+        for k in range(8)
     ]
     rows[0] = [2**CONSTANT_BITS] * side
     for k, j, by in CORRECTIONS[way, side]:
