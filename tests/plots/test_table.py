@@ -107,7 +107,35 @@ def test_flags_become_notes() -> None:
     assert "% softmax output (b)" in table(rows, style="latex")
 
 
+def test_pgd_alone_is_noted() -> None:
+    rows = [row("a", "pgd7(norm=l2)", 0.5, 0.5)]
+    assert "PGD alone says little" in table(rows)
+    assert "PGD alone" not in table([*rows, row("a", "apgd", 8 / 255, 0.4)])
+    assert "PGD alone" not in table(ROWS)
+
+
+def test_generated_corruptions_are_noted() -> None:
+    rows = [row("a", "fog", 1.0, 0.5, settings={"family": "fog", "source": "generated"})]
+    assert "note: corruptions: generated" in table(rows)
+
+
+def test_few_seeds_are_noted() -> None:
+    rows = [row("a", "clean", 0.0, 0.5, train_seed=seed) for seed in range(3)]
+    assert "note: one seed" in table(rows[:1])
+    assert "note: two seeds" in table(rows[:2])
+    assert "seed" not in table(rows)
+
+
+def test_a_wide_text_goes_on_below() -> None:
+    made = table(ROWS, width=40)
+    assert max(map(len, made.splitlines()[2:-1])) <= 40
+    assert made.count("scheme") > 1
+
+
 def test_bad_rows_are_refused() -> None:
+    for value in ("0.5", None, float("nan")):
+        with pytest.raises(DataError, match="expected numbers for accuracy"):
+            table([row("a", "clean", 0.0, 0.5) | {"accuracy": value}])
     with pytest.raises(UsageError, match="got none"):
         table([])
     with pytest.raises(DataError, match="without accuracy"):

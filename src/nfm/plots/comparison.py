@@ -15,6 +15,7 @@ Column = tuple[str, float]  # perturbation, level
 CLEAN: Column = ("clean", 0.0)
 SAME = ("protocol", "data", "n", "ids", "seed")  # must agree within one table: the seed is that of the noise
 NUMBERS = ("level", "accuracy", "lo", "hi")
+WEAK_ATTACKS, STRONG_ATTACKS = {"fgsm", "pgd", "pgd7"}, {"apgd", "square", "strong"}
 FEW_SEEDS = {
     1: "one seed: the interval is that of the examples, not of the training",
     2: "two seeds: too few to know how much trainings differ",
@@ -131,6 +132,9 @@ def _notes(rows: list[Row], cells: Mapping[tuple[str, Column], Estimate]) -> Ite
     for (scheme, _), estimate in cells.items():
         if estimate.seeds in FEW_SEEDS:
             told.setdefault(FEW_SEEDS[estimate.seeds], {})[scheme] = None
+    names = {column[0].partition("(")[0] for _, column in cells}
+    if names & WEAK_ATTACKS and not names & STRONG_ATTACKS:
+        yield "PGD alone says little of adversarial robustness: measure apgd, square or strong beside it"
     everyone = len({scheme for scheme, _ in cells})
     for flag, schemes in told.items():
         yield flag if len(schemes) == everyone else f"{flag} ({', '.join(schemes)})"
