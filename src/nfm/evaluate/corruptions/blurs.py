@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,8 @@ from nfm.evaluate.corruptions.planes import from_planes, to_planes
 from nfm.evaluate.corruptions.settle import settle, unravel
 from nfm.evaluate.corruptions.smooth import smooth
 from nfm.evaluate.keyed import Stream
+
+Between = Callable[[Tensor, Tensor, Tensor], Tensor]  # first, second, weight of the second
 
 
 def gaussian_blur(pixels: Tensor, stream: Stream, sigma: float) -> Tensor:
@@ -68,7 +71,7 @@ def _all_taps(size: int, factors: list[float], places: Tensor) -> Taps:
     return Taps(first, second, weight)
 
 
-def magnify(planes: Tensor, factor: float) -> Tensor:
+def magnify(planes: Tensor, factor: float, *, between: Between = torch.lerp) -> Tensor:
     """Return the centre of planes (H, W, N) enlarged by `factor` to the full size, bilinear."""
     if factor == 1:
         return planes
@@ -76,7 +79,7 @@ def magnify(planes: Tensor, factor: float) -> Tensor:
         first, second, weight = _taps(planes.shape[axis], factor, planes.device)
         share = weight.to(planes.dtype).view([-1] + [1] * (2 - axis))
         ends = planes.index_select(axis, first), planes.index_select(axis, second)
-        planes = torch.lerp(*ends, share)
+        planes = between(*ends, share)
     return planes
 
 

@@ -46,9 +46,9 @@ def _draw(pixels: Tensor, stream: Stream, table: Tensor) -> Tensor:
     drawn = stream.uniform(pixels.shape[1:]).mul_(2.0**UNIFORM_BITS).to(torch.int32)  # coin << 8 | column
     place = pixels.to(torch.int32).bitwise_left_shift_(8).bitwise_or_(drawn & (LEVELS - 1))
     found = table.to(pixels.device).index_select(0, place.flatten()).view_as(place)
-    # The sign of (coin - threshold), spread over all bits, masks the change from column to alias.
-    kept = (drawn | (LEVELS - 1)).sub_(found).bitwise_right_shift_(31)
-    return found.bitwise_and_(kept.bitwise_not_()).bitwise_xor_(drawn).to(torch.uint8)  # the lowest byte
+    # The sign of the difference, spread over all bits, masks the change from column to alias.
+    lost = (found - drawn).bitwise_right_shift_(31)
+    return lost.bitwise_and_(found).bitwise_xor_(drawn).to(torch.uint8)  # the lowest byte
 
 
 @functools.lru_cache(maxsize=32)
@@ -102,14 +102,16 @@ def alias_table(law: Law) -> Tensor:
     The poorest column of a row is filled up by the richest one, and is done: 255 times.
     """
     left, rows = law.numpy() * LEVELS, np.arange(LEVELS)
-    threshold = np.full((LEVELS, LEVELS), COIN)
+    kept = np.full((LEVELS, LEVELS), COIN)  # on how many coins a column is kept
     change = np.zeros((LEVELS, LEVELS), dtype=np.int64)
     for _ in range(LEVELS - 1):
         poor, rich = left.argmin(1), left.argmax(1)
         share = left[rows, poor]
         # Where all columns are full, the poorest is one that is done: it keeps what it has.
-        threshold[rows, poor] = np.minimum(threshold[rows, poor], np.rint(share * COIN))
+        kept[rows, poor] = np.minimum(kept[rows, poor], np.rint(share * COIN))
         change[rows, poor] = np.where(share < 1, poor ^ rich, change[rows, poor])
         left[rows, rich] -= 1 - share
         left[rows, poor] = 1
+    # A column is lost if threshold << 8 | change < coin << 8 | column: that counts the tie of the coin.
+    threshold = kept - 1 + (change < np.arange(LEVELS))
     return torch.from_numpy(threshold << 8 | change).to(torch.int32).flatten()

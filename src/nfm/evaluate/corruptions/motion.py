@@ -39,11 +39,12 @@ def smear(pixels: Tensor, angle: Tensor, radius: float, sigma: float) -> Tensor:
     bottom, right = most.tolist()
     wide = F.pad(pixels[order].float(), (left, right, top, bottom), mode="replicate").to(torch.int32)
     total = torch.full(pixels.shape, (1 << BITS) // 514, dtype=torch.int32, device=pixels.device)
-    height, width = pixels.shape[2:]
+    strides = wide.stride()
     for weight, step in zip(weights, steps - least[:, None], strict=True):
         for start, stop, (row, column) in _runs(step):
-            view = wide[start:stop, :, row : row + height, column : column + width]
-            total[start:stop].add_(view, alpha=weight)
+            offset = start * strides[0] + row * strides[2] + column
+            shifted = wide.as_strided((stop - start, *pixels.shape[1:]), strides, offset)
+            total[start:stop].add_(shifted, alpha=weight)
     return torch.empty_like(pixels).index_copy_(0, order, (total >> BITS).to(torch.uint8))
 
 

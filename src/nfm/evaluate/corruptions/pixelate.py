@@ -14,37 +14,38 @@ BITS = 22  # Pillow's resampling of 8-bit images has weights of 2**-22
 
 
 def pixelate(pixels: Tensor, stream: Stream, share: float) -> Tensor:
-    """Shrink each side to `share` of it and back, both with a box filter as Pillow has it.
-
-    The way back takes one pixel for each, so it is left to the end of each axis's way down.
-    """
+    """Shrink each side to `share` of it and back, both with a box filter as Pillow has it."""
     for axis in (3, 2):
-        small = _resize(pixels, int(pixels.shape[axis] * share), axis)
-        back, _ = _box_taps(small.shape[axis], pixels.shape[axis])[0]
-        pixels = small.index_select(axis, back.to(pixels.device))
+        pixels = _shrink_and_back(pixels, share, axis)
     return pixels
 
 
-def _resize(pixels: Tensor, size: int, axis: int) -> Tensor:
-    """Return uint8 images shrunk to `size` along `axis`: sums of whole numbers, rounded once."""
+def _shrink_and_back(pixels: Tensor, share: float, axis: int) -> Tensor:
+    taps = _taps(pixels.shape[axis], share)
+    taken = [pixels.index_select(axis, places.to(pixels.device)) for places, _ in taps]
+    if len(taps) == 2:  # (a + b + 1) / 2, within 8 bits
+        return (taken[0] | taken[1]) - ((taken[0] ^ taken[1]) >> 1)
     total = torch.full((), 1 << (BITS - 1), dtype=torch.int32, device=pixels.device)
-    for places, weights in _box_taps(pixels.shape[axis], size):
-        taken = pixels.index_select(axis, places.to(pixels.device)).to(torch.int32)
-        total = taken.mul_(weights.to(pixels.device).view([-1] + [1] * (3 - axis))).add_(total)
+    for part, (_, weights) in zip(taken, taps, strict=True):
+        total = part.to(torch.int32).mul_(weights.to(pixels.device).view([-1] + [1] * (3 - axis))).add_(total)
     return (total >> BITS).to(torch.uint8)
 
 
 @functools.cache
-def _box_taps(old: int, new: int) -> list[tuple[Tensor, Tensor]]:
-    """Return the taps of a box filter: for the t-th pixel under each box its place and weight, (new,) each."""
-    scale = old / new
-    width = max(scale, 1.0)
-    centre = (np.arange(new) + 0.5) * scale
-    first = np.maximum((centre - width / 2 + 0.5).astype(int), 0)
-    last = np.minimum((centre + width / 2 + 0.5).astype(int), old)
-    places = first[:, None] + np.arange((last - first).max())
-    inside = (places + 0.5 - centre[:, None]) / width
-    covered = (inside > -0.5) & (inside <= 0.5) & (places < last[:, None])
+def _taps(size: int, share: float) -> list[tuple[Tensor, Tensor]]:
+    """Return for the t-th pixel under the box that each place shows where it is, and its weight: (size,) each.
+
+    On the way back each place takes the one pixel under its centre. A box with fewer pixels than the largest
+    repeats its first one with weight 0; if the largest has two, one pixel alone is twice a half.
+    """
+    small = int(size * share)
+    centre = (np.arange(small) + 0.5) * size / small
+    first, last = ((centre + half * size / small + 0.5).astype(int) for half in (-0.5, 0.5))
+    places = first[:, None] + np.arange((np.minimum(last, size) - first).max())
+    inside = (places + 0.5 - centre[:, None]) * small / size
+    covered = (inside > -0.5) & (inside <= 0.5) & (places < np.minimum(last, size)[:, None])
     weights = np.floor(0.5 + covered / covered.sum(1, keepdims=True) * 2**BITS)
-    columns = zip(np.minimum(places, old - 1).T, weights.T, strict=True)
+    shown = ((np.arange(size) + 0.5) * small / size).astype(int)
+    places = np.where(covered, places, places[np.arange(small), covered.argmax(1)][:, None])
+    columns = zip(places[shown].T, weights[shown].T, strict=True)
     return [(torch.from_numpy(p.copy()), torch.from_numpy(w).int()) for p, w in columns if w.any()]

@@ -32,8 +32,8 @@ def snow(
     angle = stream.uniform((1,), purpose=1).flatten() * 90 - 135
     layer = smear(flakes, angle, radius, sigma).float().div_(255)
     image = pixels.float().div_(255)
-    white = torch.maximum(image, _luma(image) * 1.5 + 0.5)
-    return to_levels(image * kept + white * (1 - kept) + layer + layer.flip(2, 3))
+    white = torch.maximum(image, _luma(image).mul_(1.5).add_(0.5)).mul_(1 - kept)
+    return to_levels(image.mul_(kept).add_(white).add_(layer).add_(layer.flip(2, 3)))
 
 
 def _draw_flakes(
@@ -41,10 +41,15 @@ def _draw_flakes(
 ) -> Tensor:
     """Return flakes on black: uint8 (B, 1, H, W)."""
     drawn = stream.normal((1, *pixels.shape[2:])).mul_(deviation).add_(mean)
-    grown = from_planes(magnify(to_planes(drawn).double(), size), drawn)
+    grown = from_planes(magnify(to_planes(drawn), size, between=_between), drawn)
     return to_levels(grown.mul_(grown >= threshold))
+
+
+def _between(first: Tensor, second: Tensor, weight: Tensor) -> Tensor:
+    """Interpolate; one rounding an operation, so no bit depends on where in the batch a plane stands."""
+    return (second - first).mul_(weight).add_(first)
 
 
 def _luma(image: Tensor) -> Tensor:
     red, green, blue = image.split(1, dim=1)
-    return red * LUMA[0] + green * LUMA[1] + blue * LUMA[2]
+    return (red * LUMA[0]).add_(green * LUMA[1]).add_(blue * LUMA[2])
