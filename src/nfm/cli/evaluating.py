@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -99,7 +100,7 @@ def _kept_in(out: Path, *, overwrite: bool) -> Iterator[None]:
 @contextmanager
 def _watched(title: str) -> Iterator[Progress]:
     """Show a bar or lines while inside."""
-    shown = choose_progress(describe=describe)
+    shown = choose_progress(describe=describe_briefly if sys.stderr.isatty() else describe)
     started = False
 
     def progress(label: str, done: int, total: int) -> None:
@@ -117,5 +118,10 @@ def _watched(title: str) -> Iterator[Progress]:
 
 
 def describe(work: Work, seconds: float) -> str:
-    """Return what is being measured, the share done and the time left as one line."""
-    return f"{100 * work.step / work.steps:3.0f}%  {work.label}  {seconds_left(work, seconds)} left"
+    """Return the share done, what is being measured and the time left as one line."""
+    return f"{100 * work.step / work.steps:3.0f}%  {describe_briefly(work, seconds)}"
+
+
+def describe_briefly(work: Work, seconds: float) -> str:
+    """Return the same for a bar, which tells the share itself."""
+    return f"{work.label}  {seconds_left(work, seconds)} left"
