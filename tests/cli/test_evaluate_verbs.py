@@ -15,7 +15,8 @@ from nfm.cli import evaluating, main
 from nfm.cli.candidates import Request, find_candidate
 from nfm.cli.levels import parse_levels
 from nfm.cli.published import published
-from nfm.errors import EnvironmentProblem, UsageError
+from nfm.data import load
+from nfm.errors import DataError, EnvironmentProblem, UsageError
 from nfm.evaluate import PGD, SaltAndPepper, WhiteNoise, load_report
 from nfm.evaluate.corruptions import Corruption
 from nfm.models.task import Task
@@ -310,3 +311,20 @@ def test_report(runs: Path, tmp_path: Path, capsys: Any) -> None:
     assert "ends in .html" in told(capsys)
     assert main([*command, str(out / "inside.html")]) == 5
     assert "cannot write" in told(capsys)
+
+
+@pytest.mark.slow
+def test_a_published_network_has_its_published_numbers(tmp_path: Path) -> None:
+    weights = Path(__file__).parents[3] / "shared" / "data" / "weights" / "resnet20-12fca82f.th"
+    if not weights.exists():
+        pytest.skip(f"no {weights.name} here")
+    try:
+        load("cifar10", validation=0)
+    except DataError as error:
+        pytest.skip(f"no CIFAR-10 here: {error}")
+    assert main(["evaluate", str(weights), "--levels", "brightness=3", "--out", str(tmp_path)]) == 0
+    report = load_report(tmp_path)
+    assert report.row("clean", 0.0)["accuracy"] == pytest.approx(0.9173, abs=1e-4)  # its author's number
+    assert report.row("brightness", 3.0)["accuracy"] == pytest.approx(
+        0.9056, abs=5e-4
+    )  # on the published bytes
