@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nfm.errors import UsageError
+from nfm.evaluate.corruptions import AUTHORS, CORRUPTIONS, SEVERITIES, STANDARD, Corruption
 from nfm.evaluate.noise import Clean, SaltAndPepper, WhiteNoise
 from nfm.evaluate.perturbation import Change
 from nfm.registry import Registry
@@ -42,6 +43,12 @@ def noise_suite(white: Iterable[float], salt_and_pepper: Iterable[float]) -> lis
     return [Cell(Clean(), 0.0), *cells(WhiteNoise(), white), *cells(SaltAndPepper(), salt_and_pepper)]
 
 
+def corruption_suite(families: Iterable[str]) -> list[Cell]:
+    """Return the clean cell and generated corruptions at five severities."""
+    corrupted = [cells(Corruption(family), SEVERITIES) for family in families]
+    return [Cell(Clean(), 0.0), *(cell for part in corrupted for cell in part)]
+
+
 CURVE = (0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.15, 0.18, 0.2, 0.25, 0.3, 0.35)  # the paper's figures
 
 SUITES: Registry[list[Cell]] = Registry("suite")
@@ -51,6 +58,9 @@ SUITES.add(
 SUITES.add("vit", noise_suite((0.1, 0.2, 0.3), (0.08, 0.12, 0.2)))  # the paper's vision transformer table
 SUITES.add("imagenet", noise_suite((0.1, 0.25, 0.5), (0.06, 0.1, 0.15)))  # the paper's ImageNet table
 SUITES.add("curves", noise_suite(CURVE, CURVE))
+SUITES.add("corruptions-15", corruption_suite(STANDARD))
+SUITES.add("corruptions-19", corruption_suite(CORRUPTIONS))
+SUITES.add("corruptions-paper6", corruption_suite(AUTHORS))  # the paper's six of nineteen
 
 
 def choose_suite(suite: str | Suite) -> list[Cell]:

@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from nfm.data.cifar_c_files import SEVERITIES
 from nfm.errors import ShapeError, UsageError
 from nfm.evaluate.corruptions.constants import CONSTANTS, choose_constants
 from nfm.evaluate.corruptions.families import FAMILIES, check_family
@@ -15,10 +16,10 @@ from nfm.evaluate.keyed import Stream
 from nfm.evaluate.perturbation import Perturbation, check_images
 from nfm.randomness import check_seed
 
-SEVERITIES = 5
 SUBSTITUTES = {"frost": "generated, procedural frost"}
 AT_ONCE = {"cpu": 2**17}  # pixels whose planes still lie in the processor's cache
 AT_ONCE_ELSEWHERE = 2**22
+SMALLEST = 8  # pixels a side: below, nothing is left of an image shrunk or shaken
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class Corruption(Perturbation):
 
     def check_level(self, level: float) -> float:
         """Return the severity, a whole number from 0 to 5, or refuse it."""
-        if level not in range(SEVERITIES + 1):
-            raise UsageError(f"{self.family}: expected a severity from 0 to {SEVERITIES}, got {level!r}")
+        if level not in (0, *SEVERITIES):
+            raise UsageError(f"{self.family}: expected a severity from 0 to {SEVERITIES[-1]}, got {level!r}")
         return float(level)
 
     def stream(self, ids: Tensor, level: float, *, seed: int) -> Stream:
@@ -62,16 +63,20 @@ class Corruption(Perturbation):
 
     def apply_to_levels(self, pixels: Tensor, stream: Stream, severity: int) -> Tensor:
         """Return uint8 (B, 3, H, W) corrupted. Grey images (B, 1, H, W) are grey RGB, of which red is kept."""
-        size = pixels.shape[2:]
+        channels, *size = pixels.shape[1:]
+        if channels not in (1, 3) or min(size) < SMALLEST:
+            raise ShapeError(
+                f"{self.family}: expected images of 3 channels or 1, at least {SMALLEST}x{SMALLEST}, "
+                f"got shape {tuple(pixels.shape)}"
+            )
         numbers = CONSTANTS[choose_constants(self.constants, size)][self.family][severity - 1]
-        family, together = FAMILIES[self.family], AT_ONCE.get(pixels.device.type, AT_ONCE_ELSEWHERE)
-        count = max(1, together // size.numel())
+        count = max(1, AT_ONCE.get(pixels.device.type, AT_ONCE_ELSEWHERE) // (size[0] * size[1]))
         colour = pixels.expand(-1, 3, -1, -1).contiguous()
         parts = [
-            family(part, Stream(keys), *map(float, numbers))
+            FAMILIES[self.family](part, Stream(keys), *map(float, numbers))
             for part, keys in zip(colour.split(count), stream.keys.split(count), strict=True)
         ]
-        return torch.cat(parts)[:, : pixels.shape[1]]
+        return torch.cat(parts)[:, :channels]
 
 
 def corrupt(
@@ -86,16 +91,12 @@ def corrupt(
     """
     change = Corruption(family, constants)
     if images.dtype != torch.uint8:
-        _check(images, ids)
         return change(images, ids, severity, seed=seed)
-    _check(images, ids)
+    if images.dim() != 4 or ids.dtype != torch.int64 or ids.shape != images.shape[:1] or len(ids) == 0:
+        raise ShapeError(
+            "expected uint8 images (B, C, H, W) and int64 ids (B,), got shape "
+            f"{tuple(images.shape)} and {ids.dtype} {tuple(ids.shape)}"
+        )
     if change.check_level(severity) == 0:
         return images.clone()
     return change.apply_to_levels(images, change.stream(ids, severity, seed=seed), int(severity))
-
-
-def _check(images: Tensor, ids: Tensor) -> None:
-    if images.dim() != 4 or images.shape[1] not in (1, 3) or len(images) == 0:
-        raise ShapeError(f"expected images (B, 3, H, W) or (B, 1, H, W), got shape {tuple(images.shape)}")
-    if ids.dtype != torch.int64 or ids.shape != images.shape[:1]:
-        raise ShapeError(f"expected int64 ids of shape ({len(images)},), got {ids.dtype} {tuple(ids.shape)}")

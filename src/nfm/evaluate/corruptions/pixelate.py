@@ -39,13 +39,14 @@ def _taps(size: int, share: float) -> list[tuple[Tensor, Tensor]]:
     repeats its first one with weight 0; if the largest has two, one pixel alone is twice a half.
     """
     small = int(size * share)
-    centre = (np.arange(small) + 0.5) * size / small
-    first, last = ((centre + half * size / small + 0.5).astype(int) for half in (-0.5, 0.5))
+    scale = size / small
+    centre = (np.arange(small) + 0.5) * scale
+    first, last = ((centre + half * scale + 0.5).astype(int) for half in (-0.5, 0.5))
     places = first[:, None] + np.arange((np.minimum(last, size) - first).max())
-    inside = (places + 0.5 - centre[:, None]) * small / size
+    inside = (places - centre[:, None] + 0.5) / scale
     covered = (inside > -0.5) & (inside <= 0.5) & (places < np.minimum(last, size)[:, None])
     weights = np.floor(0.5 + covered / covered.sum(1, keepdims=True) * 2**BITS)
-    shown = ((np.arange(size) + 0.5) * small / size).astype(int)
+    shown = ((np.arange(size) + 0.5) * (small / size)).astype(int)
     places = np.where(covered, places, places[np.arange(small), covered.argmax(1)][:, None])
     columns = zip(places[shown].T, weights[shown].T, strict=True)
     return [(torch.from_numpy(p.copy()), torch.from_numpy(w).int()) for p, w in columns if w.any()]

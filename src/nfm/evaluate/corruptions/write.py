@@ -11,11 +11,11 @@ import torch
 from numpy.lib import format as npy_format
 from torch import Tensor
 
-from nfm.data.cifar_c_files import CORRUPTIONS
+from nfm.data.cifar_c_files import CORRUPTIONS, SEVERITIES
 from nfm.data.examples import ExampleSet
 from nfm.errors import DataError
 from nfm.evaluate.corruptions.constants import choose_constants
-from nfm.evaluate.corruptions.corruption import SEVERITIES, Corruption, corrupt
+from nfm.evaluate.corruptions.corruption import Corruption, corrupt
 from nfm.results import Row, append_rows, provenance, write_atomically
 
 BATCH = 500
@@ -55,13 +55,13 @@ def _labels(examples: ExampleSet) -> Tensor:
             "the published layout holds labels from 0 to 255 (uint8), one an image; "
             f"got {labels.dtype} {tuple(labels.shape)} up to {labels.max().item() if len(labels) else None}"
         )
-    return labels.to(torch.uint8).repeat(SEVERITIES)
+    return labels.to(torch.uint8).repeat(len(SEVERITIES))
 
 
 def _generate(examples: ExampleSet, change: Corruption, seed: int) -> Tensor:
     """Return uint8 (5 n, H, W, C), severity by severity."""
     parts = []
-    for severity in range(1, SEVERITIES + 1):
+    for severity in SEVERITIES:
         for indices in torch.arange(len(examples)).split(BATCH):
             images = examples.fetch(indices)
             if images.dtype != torch.uint8:
