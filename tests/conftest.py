@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -31,3 +33,13 @@ def fresh_compiler() -> Iterator[None]:
     with torch._dynamo.config.patch(recompile_limit=torch._dynamo.config.recompile_limit):
         yield
     torch.compiler.reset()
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """Return the folder with CIFAR-10 and the published weights, or skip."""
+    beside = Path(__file__).parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("NFM_DATA", beside))
+    if not (folder / "weights").is_dir() or not (folder / "unpack.py").is_file():
+        pytest.skip(f"no packed CIFAR-10 and published weights in {folder}; set NFM_DATA to their folder")
+    return folder

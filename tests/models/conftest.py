@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -34,13 +32,3 @@ def scramble(generator: torch.Generator) -> Callable[[nn.Module], nn.Module]:
 @pytest.fixture
 def images(generator: torch.Generator) -> Callable[..., Tensor]:
     return lambda *shape: torch.rand(*shape, generator=generator)
-
-
-@pytest.fixture(scope="session")
-def real_data() -> Path:
-    """Return the folder with CIFAR-10 and the published weights, or skip."""
-    beside = Path(__file__).parents[3] / "shared" / "data"
-    folder = Path(os.environ.get("NFM_DATA", beside))
-    if not (folder / "weights").is_dir() or not (folder / "unpack.py").is_file():
-        pytest.skip(f"no packed CIFAR-10 and published weights in {folder}; set NFM_DATA to their folder")
-    return folder

@@ -16,6 +16,7 @@ from nfm.evaluate.corruptions.settle import settle, unravel
 from nfm.evaluate.corruptions.smooth import smooth
 from nfm.evaluate.keyed import Stream
 
+MARGIN = 1e-3  # levels: float32 sums of 30 images, ours and the published ones, are within 6e-4
 Between = Callable[[Tensor, Tensor, Tensor], Tensor]  # first, second, weight of the second
 
 
@@ -40,8 +41,8 @@ def zoom_blur(pixels: Tensor, stream: Stream, stop: float, step: float) -> Tenso
     total = image * 2  # itself, and magnified by 1
     for factor in factors[1:]:
         total += magnify(image, factor)
-    levels = settle(total.div_(len(factors) + 1), functools.partial(_zoom_exactly, planes, factors))
-    return from_planes(levels, pixels)
+    exact = functools.partial(_zoom_exactly, planes, factors)
+    return from_planes(settle(total.div_(len(factors) + 1), exact, margin=MARGIN), pixels)
 
 
 def _zoom_exactly(planes: Tensor, factors: list[float], places: Tensor) -> Tensor:

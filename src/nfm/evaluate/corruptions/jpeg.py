@@ -49,11 +49,9 @@ def jpeg_compression(pixels: Tensor, stream: Stream, quality: float) -> Tensor:
     height, width = pixels.shape[2:]
     image = F.pad(pixels.float(), (0, -width % 16, 0, -height % 16), mode="replicate")
     luma, blue, red = _to_luma_chroma(*image.unbind(1))
-    restored = [_store(luma, LUMA, 8, quality)] + [
-        _store(chroma, CHROMA, 16, quality) for chroma in (blue, red)
-    ]
-    channels = [channel.clamp(0, 255)[:, :height, :width] for channel in _to_rgb(*restored)]
-    return to_uint8(torch.stack(channels, dim=1))
+    chroma = _store(torch.cat([blue, red]), CHROMA, 16, quality).chunk(2)
+    channels = torch.stack(_to_rgb(_store(luma, LUMA, 8, quality), *chroma), dim=1)
+    return to_uint8(channels[..., :height, :width].clamp(0, 255))
 
 
 def _to_luma_chroma(red: Tensor, green: Tensor, blue: Tensor) -> list[Tensor]:

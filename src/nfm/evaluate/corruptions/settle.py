@@ -2,7 +2,7 @@
 
 The published files were truncated to 8 bits. Where a result is near a whole number, as in every flat area,
 the rounding errors of the published float64 (or float32) sums decide about a level. So each value is
-first found to within MARGIN; only those so near a whole number that they are in doubt are summed again,
+first found to within a margin; only those so near a whole number that they are in doubt are summed again,
 in the published order of operations.
 """
 
@@ -15,16 +15,14 @@ from torch import Tensor
 
 from nfm.evaluate.corruptions.planes import to_uint8
 
-MARGIN = 1e-3  # levels; float32 sums of up to 30 images and their references are within 6e-4
 
-
-def settle(levels: Tensor, exact: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return float32 `levels` (from 0 to 255, to within MARGIN) truncated to uint8.
+def settle(levels: Tensor, exact: Callable[[Tensor], Tensor], *, margin: float) -> Tensor:
+    """Return float32 `levels` (from 0 to 255, to within `margin`) truncated to uint8.
 
     exact: is given places (int64 (M,)) in the flattened levels, and returns what belongs there, uint8 (M,).
     """
-    upper = to_uint8(levels + MARGIN)
-    lower = to_uint8((levels - MARGIN).clamp_(min=0))
+    upper = to_uint8(levels + margin)
+    lower = to_uint8((levels - margin).clamp_(min=0))
     doubtful = find(upper != lower)
     if len(doubtful):
         upper.view(-1)[doubtful] = exact(doubtful)

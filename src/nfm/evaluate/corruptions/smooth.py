@@ -14,6 +14,7 @@ from nfm.evaluate.corruptions.settle import settle, unravel
 
 # With fields of 2**-20 up to 6.2 and weights of 2**-26 that sum to 1, products fill 49 of 53 bits.
 FIELD, WEIGHT = 2.0**20, 2.0**26
+MARGIN = 2.0**-14  # levels: float32 rounds 255 by 2**-17; two products and two sums a weight of the kernel
 
 
 def gaussian_kernel(sigma: float, truncate: float) -> NDArray[np.float64]:
@@ -31,7 +32,8 @@ def smooth(pixels: Tensor, sigma: float) -> Tensor:
     kernel = gaussian_kernel(sigma, 4.0).tolist()
     if len(kernel) == 1:
         return pixels.clone()
-    return settle(_roughly(pixels, sigma), functools.partial(_exactly, pixels, kernel))
+    exact = functools.partial(_exactly, pixels, kernel)
+    return settle(_roughly(pixels, sigma), exact, margin=MARGIN * len(kernel))
 
 
 def _roughly(pixels: Tensor, sigma: float) -> Tensor:
@@ -45,10 +47,11 @@ def _roughly(pixels: Tensor, sigma: float) -> Tensor:
 def _exactly(pixels: Tensor, kernel: list[float], places: Tensor) -> Tensor:
     """Return the smoothed level at `places`, float64 in the order of scipy.ndimage.correlate1d: rows, columns."""
     radius, (height, width) = len(kernel) // 2, pixels.shape[2:]
-    image, channel, row, column = unravel(places, pixels.shape)
+    plane, row, column = unravel(places, torch.Size((pixels.shape[:2].numel(), height, width)))
     around = torch.arange(-radius, radius + 1, device=pixels.device)[:, None]
-    rows, columns = edge(row + around, height)[:, None], edge(column + around, width)
-    window = pixels[image, channel, rows, columns].double().div_(255)  # (2 radius + 1, 2 radius + 1, M)
+    rows, columns = edge(row + around, height), edge(column + around, width)
+    window = pixels.view(-1)[(plane * height + rows)[:, None] * width + columns]
+    window = window.double().div_(255)  # (2 radius + 1, 2 radius + 1, M)
     for _ in (0, 1):
         window = _sum_pairs(window, kernel)
     return (window * 255).to(torch.uint8)
