@@ -120,6 +120,15 @@ def test_a_checkpoint_and_another_seed_have_their_own_folders(run: Path) -> None
     assert folders == {f"evaluation-pixel-{checkpoint.stem}", "evaluation-pixel-seed3"}
 
 
+def test_a_limit_measures_fewer_in_a_folder_of_its_own(run: Path, capsys: Any) -> None:
+    assert main(["evaluate", str(run), "--levels", "white_noise=0.1", "--limit", "40"]) == 0
+    assert main(["evaluate", str(run), "--levels", "white_noise=0.1", "--limit", "20"]) == 0
+    fewer, more = (load_report(run / f"evaluation-pixel-of{limit}") for limit in (20, 40))
+    assert (fewer.row("clean", 0.0)["n"], more.row("clean", 0.0)["n"]) == (20, 40)
+    assert main(["evaluate", str(run), "--limit", "0"]) == 2
+    assert "--limit: expected a number of examples" in told(capsys)
+
+
 def test_weights_alone_need_a_model_data_and_a_normalisation(
     run: Path, tmp_path: Path, capsys: Any, monkeypatch: Any
 ) -> None:

@@ -32,6 +32,9 @@ def add_arguments(options: argparse.ArgumentParser) -> None:
     options.add_argument("--protocol", default="pixel", help="pixel (default) or authors; never in one table")
     options.add_argument("--seed", type=int, default=0, help="seed of the perturbations")
     options.add_argument("--batch-size", type=int, default=250, help="examples a batch; it changes no result")
+    options.add_argument(
+        "--limit", type=int, metavar="N", help="measure N examples of the test part (default: all)"
+    )
     options.add_argument("--force", action="store_true", help="measure what is refused all the same, flagged")
     options.add_argument("--out", type=Path, help="where to keep it (default RUN/evaluation-PROTOCOL)")
     options.add_argument("--overwrite", action="store_true", help="measure anew what --out holds")
@@ -67,7 +70,7 @@ def run(given: argparse.Namespace) -> None:
     options = Options(
         suite=suite, more=parse_levels(given.levels) if given.levels else (), seed=check_seed(given.seed),
         protocol=check_protocol(given.protocol), batch_size=given.batch_size, force=given.force, out=given.out,
-        overwrite=given.overwrite, name=given.name,
+        overwrite=given.overwrite, name=given.name, limit=given.limit,
     )  # fmt: skip
     if suite:
         _ = SUITES[suite]  # a typo is told before anything is loaded

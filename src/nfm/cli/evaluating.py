@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nfm.cli.candidates import Candidate
+from nfm.data.examples import ExampleSet
+from nfm.data.splits import balanced_subset
 from nfm.errors import EnvironmentProblem, Stopped, UsageError
 from nfm.evaluate.bundles import fitting
 from nfm.evaluate.protocols import choose_protocol
 from nfm.evaluate.report import IDENTITY, Report
 from nfm.evaluate.suites import Suite
 from nfm.evaluate.sweep import Progress, evaluate
+from nfm.randomness import fold
 from nfm.results import write_atomically
 from nfm.train.progress import choose_progress, seconds_left
 
@@ -37,6 +40,7 @@ class Options:
     out: Path | None = None
     overwrite: bool = False
     name: str | None = None
+    limit: int | None = None  # examples, as many of each class as can be; None: all
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,8 @@ def measure(candidate: Candidate, options: Options) -> tuple[Report, Path, list[
         )
     out = options.out or default_out(candidate, options)
     protocol = choose_protocol(options.protocol, candidate.model)
-    cells, left_out = fitting(options.suite, protocol, candidate.data.test) if options.suite else ([], [])
+    examples = chosen_examples(candidate.data.test, options.limit)
+    cells, left_out = fitting(options.suite, protocol, examples) if options.suite else ([], [])
     scheme = options.name or candidate.scheme
     tags = {"scheme": scheme, "train_seed": candidate.train_seed, "data": candidate.data.name}
     with (
@@ -65,7 +70,7 @@ def measure(candidate: Candidate, options: Options) -> tuple[Report, Path, list[
         _watched(f"{scheme} on {candidate.data.name}") as progress,
     ):
         report = evaluate(
-            candidate.model, candidate.data.test, [*cells, *options.more], protocol=protocol, seed=options.seed,
+            candidate.model, examples, [*cells, *options.more], protocol=protocol, seed=options.seed,
             batch_size=options.batch_size, classes=candidate.data.num_classes, held_out=candidate.held_out,
             tags=tags | {"network": candidate.network}, flags=candidate.flags, force=options.force,
             progress=progress, save_to=out,
@@ -76,9 +81,19 @@ def measure(candidate: Candidate, options: Options) -> tuple[Report, Path, list[
 
 
 def default_out(candidate: Candidate, options: Options) -> Path:
-    """Return the folder of an evaluation that was given none: one for each protocol, data set and seed."""
+    """Return the folder of an evaluation that was given none: one for each protocol, data set, seed and limit."""
     words = ["evaluation", options.protocol, candidate.suffix, f"seed{options.seed}" if options.seed else ""]
-    return candidate.home / "-".join(word for word in words if word)
+    limited = [f"of{options.limit}"] if options.limit else []
+    return candidate.home / "-".join(word for word in words + limited if word)
+
+
+def chosen_examples(examples: ExampleSet, limit: int | None) -> ExampleSet:
+    """Return all `examples`, or `limit` of them; those of a lower limit are among those of a higher one."""
+    if limit is None or limit >= len(examples):
+        return examples
+    if limit < 1:
+        raise UsageError(f"--limit: expected a number of examples from 1 up, got {limit}")
+    return balanced_subset(examples, limit, key=fold("limit"))
 
 
 @contextmanager
