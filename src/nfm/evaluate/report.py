@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,12 +19,14 @@ from urllib.parse import quote
 import numpy as np
 
 from nfm.errors import DataError, EnvironmentProblem, UsageError
+from nfm.evaluate.journal import ROWS as ROWS
+from nfm.evaluate.journal import Journal
 from nfm.evaluate.outcomes import Outcomes
 from nfm.evaluate.strip import Strip
-from nfm.results import Row, append_rows, provenance, read_rows, to_line, write_atomically
+from nfm.results import Row, write_atomically
 
 LONGEST = 120  # letters of a label in the name of a file
-IDENTITY, ROWS = "identity.json", "rows.jsonl"
+IDENTITY = "identity.json"
 Key = tuple[str, float]  # label of the perturbation, level
 Kept = TypeVar("Kept", Outcomes, Strip)
 
@@ -99,31 +100,25 @@ class Folder:
 
     path: Path
 
+    @property
+    def journal(self) -> Journal:
+        """The rows on disk, and what they are of."""
+        return Journal(self.path, IDENTITY, "evaluation")
+
     def open(self, identity: Row) -> Report:
         """Return the finished cells of `identity`; make the directory where there is none."""
-        if (self.path / IDENTITY).exists():
-            self._mend()
-            return self.match(identity)
-        content = json.dumps(identity | {"provenance": provenance()}, indent=2, sort_keys=True)
-        write_atomically(self.path / IDENTITY, content.encode())
-        return Report(identity)
+        self.journal.start(identity)
+        return self.read()
 
     def match(self, identity: Row) -> Report:
         """Return the finished cells; refuse those of another evaluation, with the differences."""
-        held = self.read()
-        keys = sorted(identity.keys() | held.identity.keys())
-        pairs = [(key, held.identity.get(key), identity.get(key)) for key in keys]
-        wrong = [f"{key}: {there!r} there, {here!r} here" for key, there, here in pairs if there != here]
-        if wrong:
-            raise UsageError(
-                f"{self.path} holds another evaluation ({'; '.join(wrong)}); choose another directory"
-            )
-        return held
+        self.journal.match(identity)
+        return self.read()
 
     def read(self) -> Report:
         """Return the report; a row whose outcomes are missing counts as not measured."""
-        report = Report(self._identity())
-        for row in self._rows():
+        report = Report(self.journal.identity())
+        for row in self.journal.rows():
             file = self._file("outcomes", _key(row))
             if file.exists():
                 report.add(row, _read(Outcomes, file))
@@ -132,13 +127,12 @@ class Folder:
     def write(self, row: Row, outcomes: Outcomes) -> None:
         """Write one finished cell: the outcomes first, so that a row always has its own."""
         write_atomically(self._file("outcomes", _key(row)), _packed(outcomes.arrays()))
-        append_rows(self.path / ROWS, [row])
+        self.journal.add(row)
 
     def rewrite(self, rows: list[Row]) -> None:
         """Replace these rows by the same with the flags that only the whole can tell; leave the others."""
         new = {_key(row): row for row in rows}
-        lines = [to_line(new.get(_key(row), row)) for row in self._rows()]
-        write_atomically(self.path / ROWS, "".join(lines).encode())
+        self.journal.rewrite([new.get(_key(row), row) for row in self.journal.rows()])
 
     def write_strip(self, key: Key, strip: Strip) -> None:
         """Write what a few examples of a cell look like."""
@@ -154,30 +148,7 @@ class Folder:
 
     def made_by(self) -> Row:
         """Return what the report was made by: versions, commit, machine."""
-        return self._about().get("provenance", {})
-
-    def _rows(self) -> Iterator[Row]:
-        file = self.path / ROWS
-        return read_rows(file) if file.exists() else iter(())
-
-    def _mend(self) -> None:
-        """Drop the half of a last line that a killed process left; its cell counts as not measured."""
-        file = self.path / ROWS
-        if file.exists() and not (content := file.read_bytes()).endswith(b"\n"):
-            write_atomically(file, content[: content.rfind(b"\n") + 1])
-
-    def _identity(self) -> Row:
-        return {key: value for key, value in self._about().items() if key != "provenance"}
-
-    def _about(self) -> Row:
-        file = self.path / IDENTITY
-        try:
-            identity = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            raise DataError(f"{file}: expected the identity of a report, got {error}") from None
-        if not isinstance(identity, dict):
-            raise DataError(f"{file}: expected the identity of a report, got {type(identity).__name__}")
-        return identity
+        return self.journal.made_by()
 
     def _file(self, kind: str, key: Key) -> Path:
         perturbation, level = key

@@ -77,7 +77,7 @@ class Subject:
 
     def show(self, cell: Cell, shown: Tensor) -> Strip:
         """Return the examples at the indices `shown` as the model sees them under `cell`."""
-        batch = self._batch(shown)
+        batch = self.batch(shown)
         x = self._perturb(batch, cell)
         return Strip.of(x, batch.y, batch.ids, predict(self.model, x))
 
@@ -98,6 +98,14 @@ class Subject:
         batch = next(self._batches(self.batch_size))
         return zero_gradients(self.model, batch.x, batch.y)
 
+    def batch(self, indices: Tensor) -> Batch:
+        """Return the examples at `indices`, where the model is."""
+        network = isinstance(self.model, nn.Module)
+        device = next(self.model.parameters(), torch.empty(0)).device if network else "cpu"  # type: ignore[attr-defined]
+        x = to_unit(self.examples.fetch(indices))
+        y, ids = self.examples.labels[indices], self.examples.ids[indices]
+        return Batch(x.to(device), y.to(device), ids.to(device))
+
     def _perturb(self, batch: Batch, cell: Cell) -> Tensor:
         change, level = cell.perturbation, cell.level
         if isinstance(change, Attack):
@@ -111,14 +119,7 @@ class Subject:
 
     def _batches(self, size: int) -> Iterator[Batch]:
         for indices in torch.arange(len(self.examples)).split(size):
-            yield self._batch(indices)
-
-    def _batch(self, indices: Tensor) -> Batch:
-        network = isinstance(self.model, nn.Module)
-        device = next(self.model.parameters(), torch.empty(0)).device if network else "cpu"  # type: ignore[attr-defined]
-        x = to_unit(self.examples.fetch(indices))
-        y, ids = self.examples.labels[indices], self.examples.ids[indices]
-        return Batch(x.to(device), y.to(device), ids.to(device))
+            yield self.batch(indices)
 
 
 def check_examples(examples: ExampleSet) -> None:
