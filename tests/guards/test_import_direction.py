@@ -18,6 +18,7 @@ LEVELS = [
     {"plots", "integrations"},
     {"report"},
     {"config"},
+    {"reproduce"},
     {"cli"},
 ]
 ROWS_ONLY = {"plots"}  # it reads rows and nothing else of the package

@@ -14,6 +14,7 @@ VERBS = {
     "compare": "put measured runs in one table, with paired tests",
     "plot": "draw measured runs as PNG, SVG or PDF",
     "report": "write measured runs as one page to look at in a browser",
+    "reproduce": "make a table or figure of the paper, the published numbers beside ours",
     "check": "read a recipe and list all its errors at once",
     "copy": "hand out a recipe to change",
     "list": "list schemes, models, data, recipes",

@@ -16,10 +16,16 @@ def recipes_folder() -> Path:
     return installed if installed.is_dir() else package.parents[1] / "recipes"
 
 
+def studies_folder() -> Path:
+    """Return the folder of the studies: tables and figures of the paper, for `nfm reproduce`."""
+    return recipes_folder() / "paper"
+
+
 def recipe_names() -> dict[str, Path]:
-    """Return the recipes by name: the path below the folder, without its ending."""
+    """Return the recipes of single runs by name: the path below the folder, without its ending."""
     folder = recipes_folder()
-    return {str(path.relative_to(folder).with_suffix("")): path for path in sorted(folder.rglob("*.toml"))}
+    found = [path for path in sorted(folder.rglob("*.toml")) if path.parent != studies_folder()]
+    return {str(path.relative_to(folder).with_suffix("")): path for path in found}
 
 
 def find_recipe(name: str) -> Path:

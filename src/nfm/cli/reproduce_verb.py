@@ -1,0 +1,90 @@
+"""``nfm reproduce ID --scale small|full``: a table or figure of the paper, with the published numbers beside ours."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from nfm.errors import UsageError
+
+EPILOG = """Rows go to CLAIMS/rows, one small file a run; tables, figures and CLAIMS/ID.json are made of them alone.
+A run whose rows are there is not done again, even where its folder is gone; one that was stopped goes on: give
+the same command. All arms of the first seed are done first, then those of the next."""
+
+
+def add_arguments(options: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    options.epilog = EPILOG
+    options.add_argument("id", nargs="?", metavar="ID", help="a table or figure (--list), or all")
+    options.add_argument("--list", action="store_true", help="show the IDs with their time and status")
+    options.add_argument(
+        "--scale", default="small", help="small (2 CPU cores) or full (the paper's own, for GPUs)"
+    )
+    options.add_argument("--seeds", type=int, nargs="+", help="these seeds alone")
+    options.add_argument(
+        "--arms", nargs="+", metavar="ARM", help="these arms alone, by their names in the recipe"
+    )
+    options.add_argument(
+        "--dry-run", action="store_true", help="build all, check shapes, print commands, stop"
+    )
+    options.add_argument(
+        "--from-rows", action="store_true", help="train nothing: tables and figures of the rows"
+    )
+    options.add_argument(
+        "--write-docs", action="store_true", help="write the page of results from CLAIMS, and stop"
+    )
+    options.add_argument("--claims", type=Path, default=Path("claims"), help="where rows and claims are kept")
+    options.add_argument(
+        "--runs", type=Path, default=Path("runs/reproduce"), help="where checkpoints are kept"
+    )
+    options.add_argument("--docs", type=Path, default=Path("docs"), help="where page and figures go")
+    options.add_argument("--data-root", default="", help="folder to look for the data in first")
+    options.add_argument("--download", action="store_true", help="download the data if it is not there")
+    options.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+
+
+def run(given: argparse.Namespace) -> None:
+    """Do what was asked for."""
+    from nfm.reproduce.execution import Places
+    from nfm.reproduce.reading import find_study, study_names
+
+    places = Places(given.claims, given.runs, given.docs, given.data_root, given.download, given.device)
+    if given.list:
+        return _list(places)
+    if given.write_docs:
+        return _write_docs(places)
+    if given.id is None:
+        raise UsageError("expected an ID, or `all`; `nfm reproduce --list` shows them")
+    for name in study_names() if given.id == "all" else [given.id]:
+        _reproduce(find_study(name), given, places)
+    return None
+
+
+def _list(places: Any) -> None:
+    from nfm.cli.list_verb import columns
+    from nfm.reproduce.status import status_lines
+
+    print(columns(status_lines(places.claims)))
+
+
+def _write_docs(places: Any) -> None:
+    from nfm.reproduce.pages import write_page
+
+    print(f"page: {write_page(places.claims, places.docs)}")
+
+
+def _reproduce(study: Any, given: argparse.Namespace, places: Any) -> None:
+    from nfm.reproduce.execution import check_writable, do_jobs
+    from nfm.reproduce.finish import finish
+    from nfm.reproduce.jobs import jobs_of
+
+    jobs = jobs_of(study, given.scale, seeds=given.seeds, arms=given.arms)
+    if given.dry_run:
+        from nfm.reproduce.rehearsal import rehearse
+
+        return print(rehearse(study, given.scale, jobs, places))
+    if not given.from_rows:
+        check_writable(places)
+        do_jobs(jobs, places)
+    return print(finish(study, given.scale, places))

@@ -1,0 +1,138 @@
+"""Claims: published numbers beside ours, made of rows alone, one JSON a study."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nfm.reproduce.families import family_table
+from nfm.reproduce.jobs import jobs_of
+from nfm.reproduce.measuring import MEASURES, suite_of
+from nfm.reproduce.records import EPOCH, RUN, Record
+from nfm.reproduce.statistics import over_runs
+from nfm.reproduce.study import SCALES, Line, Measure, Study
+from nfm.reproduce.summaries import SUMMARIES
+from nfm.results import Row, write_atomically
+
+PUBLISHED_PROTOCOL = "authors"  # the only one that the paper's numbers may stand beside
+
+
+def rows_of(study: Study, scale: str, claims: Path) -> list[Row]:
+    """Return all rows of a study at a scale, each with the arm it is of and the seed of its training."""
+    found = []
+    for job in jobs_of(study, scale):
+        tags = {"arm": job.line.arm.name, "scheme": job.line.arm.title, "train_seed": job.seed}
+        found += [{**row, **tags} for row in Record.of(claims, job).rows()]
+    return found
+
+
+def claim_of(study: Study, claims: Path) -> Row:
+    """Return what a study claims, at each scale of which there are rows."""
+    at = {scale: scale_claim(study, scale, rows_of(study, scale, claims)) for scale in SCALES}
+    return {
+        "id": study.id, "title": study.title, "source": study.source, "notes": list(study.notes),
+        "scales": {scale: claim for scale, claim in at.items() if claim},
+    }  # fmt: skip
+
+
+def write_claim(study: Study, claims: Path) -> Row:
+    """Write the claim of a study, the same bytes for the same rows, and return it."""
+    claim = claim_of(study, claims)
+    text = json.dumps(claim, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    write_atomically(claims / f"{study.id}.json", text.encode())
+    return claim
+
+
+def scale_claim(study: Study, scale: str, rows: Sequence[Row]) -> Row:
+    """Return the tables of one scale; nothing where there are no rows."""
+    if not rows:
+        return {}
+    lines = study.lines(scale)
+    measures = dict.fromkeys(measure for line in lines for measure in line.scale.measures)
+    tables = [
+        table
+        for measure in measures
+        for table in _tables(
+            study, lines, measure, [row for row in rows if row.get("measure") == measure.key]
+        )
+    ]
+    made = sorted({row["made_by"].get("commit") or "unknown" for row in rows if row["kind"] == RUN})
+    return {"tables": tables, "runs": _runs(rows), "commits": made, "training": _training(lines, rows)}
+
+
+def _tables(study: Study, lines: Sequence[Line], measure: Measure, rows: list[Row]) -> list[Row]:
+    """Return the tables that a study shows of one measure: one a data set."""
+    if not rows:
+        return []
+    if measure.suite in MEASURES:
+        return [{"measure": measure.key, **SUMMARIES[measure.suite](lines, rows)}]
+    if measure.suite != study.table:
+        return []
+    data = list(dict.fromkeys(row["data"] for row in rows))
+    make = family_table if measure.suite.startswith("corruptions") else cell_table
+    return [make(lines, measure, [row for row in rows if row["data"] == name]) for name in data]
+
+
+def cell_table(lines: Sequence[Line], measure: Measure, rows: Sequence[Row]) -> Row:
+    """Return a table of accuracies: one column a cell of the suite, published numbers where they may stand."""
+    keys = [cell.key for cell in suite_of(measure.suite)]
+    shown = {row["arm"] for row in rows}
+    return {
+        "kind": "cells", "measure": measure.key, "protocol": rows[0]["protocol"], "data": rows[0]["data"],
+        "n": min(row["n"] for row in rows), "columns": [[name, level] for name, level in keys],
+        "flags": sorted({flag for row in rows for flag in row.get("flags", ())}),
+        "lines": [
+            _line(line, keys, rows, published=measure.protocol == PUBLISHED_PROTOCOL)
+            for line in lines
+            if line.arm.name in shown or (line.arm.published and measure.protocol == PUBLISHED_PROTOCOL)
+        ],
+    }  # fmt: skip
+
+
+def _line(line: Line, keys: Sequence[tuple[str, float]], rows: Sequence[Row], *, published: bool) -> Row:
+    arm = line.arm
+    own = [row for row in rows if row["arm"] == arm.name]
+
+    def numbers(metric: str) -> list[Row | None]:
+        found = [
+            over_runs([row for row in own if (row["perturbation"], row["level"]) == key], metric)
+            for key in keys
+        ]
+        return [number.as_row() if number else None for number in found]
+
+    told: dict[str, Any] = {
+        "arm": arm.name,
+        "label": arm.title,
+        "accuracy": numbers("accuracy"),
+        "ece": numbers("ece"),
+    }
+    if published and arm.published:
+        told |= {"published": list(arm.published), "errors": arm.errors}
+    return told
+
+
+def _runs(rows: Sequence[Row]) -> Row:
+    """Return the seeds that each arm was trained with."""
+    seeds: dict[str, list[int]] = {}
+    for row in rows:
+        if row["kind"] == RUN:
+            seeds.setdefault(row["arm"], []).append(row["train_seed"])
+    return seeds
+
+
+def _training(lines: Sequence[Line], rows: Sequence[Row]) -> Row:
+    """Return how each arm fits its training set at the end: the mean accuracy on the clean probe, and minutes."""
+    told = {}
+    for line in lines:
+        own = [row for row in rows if row["arm"] == line.arm.name]
+        last = {row["train_seed"]: row for row in own if row["kind"] == EPOCH}
+        minutes = [row["seconds"] / 60 for row in own if row["kind"] == RUN and not row["resumed"]]
+        if last:
+            probe = sum(row["probe_accuracy"] for row in last.values()) / len(last)
+            told[line.arm.name] = {
+                "probe_accuracy": round(probe, 4),
+                "minutes": [round(m, 1) for m in minutes],
+            }
+    return told

@@ -1,0 +1,109 @@
+"""Do the jobs: train, measure, write rows. What is there already is not done again."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from nfm.config.build import build_run
+from nfm.config.runs import to_recipe
+from nfm.data.examples import DataSet, empty_like
+from nfm.errors import EnvironmentProblem
+from nfm.reproduce.jobs import Job, placed
+from nfm.reproduce.measuring import Trained, chosen, take
+from nfm.reproduce.records import EPOCH, RUN, Record
+from nfm.results import Row, provenance
+from nfm.train.fit import Fit, fit
+from nfm.train.ranks import Ranks, joined
+
+MEASURED_EPOCH = ("epoch", "train_loss", "probe_accuracy", "validation_accuracy", "validation_loss")
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where rows and claims, run folders and data are; and whether data may be downloaded."""
+
+    claims: Path = Path("claims")
+    runs: Path = Path("runs/reproduce")
+    docs: Path = Path("docs")
+    data_root: str = ""
+    download: bool = False
+    device: str = "auto"
+
+
+def do_jobs(jobs: Sequence[Job], places: Places) -> None:
+    """Do every job that is not done. Among processes of torchrun: train only, for one process measures."""
+    with joined(places.device) as ranks:
+        for place, job in enumerate(jobs, start=1):
+            if ranks.first:
+                tell(f"[{place}/{len(jobs)}] {job.line.arm.name}, seed {job.seed}: {job.name}")
+            do_job(job, places, ranks)
+        if ranks.world > 1 and ranks.first:
+            tell("trained; the same command without torchrun measures")
+
+
+def do_job(job: Job, places: Places, ranks: Ranks) -> None:
+    """Train and measure what is missing of one job."""
+    record = Record.of(places.claims, job)
+    missing = record.missing(job.measures)
+    if not missing:
+        return tell("  done already: its rows are there") if ranks.first else None
+    began = time.monotonic()
+    trained, made = train(job, places, ranks)
+    if ranks.world > 1:
+        return None
+    record.begin(training_rows(job, made, seconds=time.monotonic() - began))
+    for measure in missing:
+        tell(f"  measuring {measure.key}")
+        record.add(take(measure, trained))
+    tell(f"  rows: {record.path}")
+    return None
+
+
+def train(job: Job, places: Places, ranks: Ranks) -> tuple[Trained, Fit]:
+    """Train, or go on with what the run's folder holds; the weights are those of the last epoch, as the paper's."""
+    parts = build_run(placed(job.config, root=places.data_root, download=places.download))
+    data, folder = watched(parts.data, job.line.scale.watch), places.runs / job.line.name / job.name
+    made = fit(
+        parts.model, parts.method, data, optimizer=job.config.optimizer, schedule=job.config.schedule,
+        settings=job.config.train, augment=parts.augment, out=folder, resume=True, ranks=ranks,
+        recipe=to_recipe(job.config, data),
+    )  # fmt: skip
+    held_out = parts.data.validation if len(parts.data.validation) else None
+    return Trained(parts.model.eval(), parts.data, job.config, folder, held_out), made
+
+
+def watched(data: DataSet, count: int) -> DataSet:
+    """Return the data with `count` test images in the place of the validation part, to be measured each epoch."""
+    if not count:
+        return data
+    return replace(data, validation=chosen(data.test, count) if len(data.test) else empty_like(data.train))
+
+
+def training_rows(job: Job, made: Fit, *, seconds: float) -> list[Row]:
+    """Return what is kept of a training: its settings and its epochs. A resumed run tells the last session's time."""
+    head: Row = {
+        "kind": RUN, "key": job.key, "config": asdict(job.config), "watch": job.line.scale.watch, "seconds": seconds,
+        "resumed": made.resumed, "made_by": provenance(),
+    }  # fmt: skip
+    epochs = [row for row in made.rows if row["kind"] == EPOCH]
+    return [
+        head,
+        *({"kind": EPOCH} | {name: row[name] for name in MEASURED_EPOCH if name in row} for row in epochs),
+    ]
+
+
+def tell(text: str) -> None:
+    """Say what is being done, where progress is shown."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def check_writable(places: Places) -> None:
+    """Refuse a place that rows cannot be written to before hours of training."""
+    try:
+        (places.claims / "rows").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise EnvironmentProblem(f"--claims: cannot write to {places.claims}: {error.strerror}") from error

@@ -1,0 +1,68 @@
+"""Rows of a study -> its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nfm.evaluate.corruptions import CORRUPTIONS
+from nfm.plots.canvas import save_figure
+from nfm.plots.corruptions import corruption_bars
+from nfm.plots.curves import curves
+from nfm.plots.training import training_comparison
+from nfm.registry import Registry
+from nfm.reproduce.records import EPOCH
+from nfm.reproduce.study import Study
+from nfm.results import Row
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Drawing = Callable[[str, Sequence[Row]], Iterator[tuple[str, "Figure"]]]  # title, rows -> names and figures
+FIGURES: Registry[Drawing] = Registry("figure")
+
+
+def draw_figures(study: Study, scale: str, rows: Sequence[Row], folder: Path) -> list[Path]:
+    """Draw what the study shows; return the files."""
+    title = f"{study.title} ({scale} scale)"
+    return [
+        save_figure(figure, folder / f"{study.id}-{scale}-{name}.png")
+        for kind in study.figures
+        for name, figure in FIGURES[kind](title, rows)
+    ]
+
+
+def _measured(rows: Sequence[Row], *suites: str) -> dict[str, list[Row]]:
+    """Return the rows of cells of some suites by measure and data set."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["kind"] == "cell" and row["measure"].split("/")[0] in suites:
+            groups.setdefault(f"{row['data']}-{row['measure'].split('/')[1]}", []).append(row)
+    return groups
+
+
+@FIGURES.register("curves")
+def _curves(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
+    for name, own in _measured(rows, "curves").items():
+        yield f"curves-{name}", curves(own, title=f"{title}: {name}")
+
+
+@FIGURES.register("attacks")
+def _attacks(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
+    for name, own in _measured(rows, "pgd7-curves").items():
+        yield f"attacks-{name}", curves(own, title=f"{title}: {name}")
+
+
+@FIGURES.register("corruptions")
+def _corruptions(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
+    for name, own in _measured(rows, "corruptions-19", "corruptions-15", "corruptions-paper6").items():
+        corrupted = [row for row in own if row["perturbation"] in CORRUPTIONS]
+        yield f"corruptions-{name}", corruption_bars(corrupted, title=f"{title}: {name}")
+
+
+@FIGURES.register("training")
+def _training(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
+    epochs = [row for row in rows if row["kind"] == EPOCH]
+    if epochs:
+        yield "training", training_comparison(epochs, title=title)

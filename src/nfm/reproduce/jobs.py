@@ -1,0 +1,114 @@
+"""Jobs: one training run each, known by its configuration, so that studies share runs and rows outlive folders."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nfm.config.read import build_table
+from nfm.config.schema import Config
+from nfm.data.places import search_path
+from nfm.errors import ConfigError, DataError, UsageError, did_you_mean
+from nfm.reproduce.reading import overlaid
+from nfm.reproduce.study import Line, Measure, Study
+
+# Where data lies and how often it is saved changes no result.
+IRRELEVANT = {"data": ("root", "download"), "train": ("workers", "checkpoint_seconds", "log_every")}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One arm with one seed, and what must be measured of it."""
+
+    line: Line
+    seed: int
+    config: Config
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """What is measured."""
+        return self.line.scale.measures
+
+    @property
+    def name(self) -> str:
+        """The name of its folder and of its file of rows: what it is, and a hash of all its settings."""
+        config = self.config
+        words = (config.data.name, config.model.name, config.method.scheme, f"seed{self.seed}", self.key)
+        return "-".join(re.sub(r"[^\w.]+", "_", word) for word in words)
+
+    @property
+    def key(self) -> str:
+        """A hash of the settings that are not the default, but for what changes no result."""
+        told = dataclasses.asdict(self.config)
+        chosen = {
+            f"{part}.{name}": value
+            for part, default in dataclasses.asdict(Config()).items()
+            for name, value in told[part].items()
+            if value != default[name] and name not in IRRELEVANT.get(part, ())
+        }
+        text = json.dumps({**chosen, "watch": self.line.scale.watch}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def jobs_of(
+    study: Study, scale: str, *, seeds: Collection[int] | None = None, arms: Collection[str] | None = None
+) -> list[Job]:
+    """Return the jobs of a study: all arms of the first seed, then all of the next."""
+    lines = study.lines(scale)
+    _check_arms(study, lines, arms)
+    wanted = [line for line in lines if arms is None or line.arm.name in arms]
+    order = list(dict.fromkeys(seed for line in wanted for seed in line.seeds)) if seeds is None else seeds
+    return [make_job(line, seed) for seed in order for line in wanted if _has(line, seed)]
+
+
+def _has(line: Line, seed: int) -> bool:
+    """Tell whether an arm has a seed: its own, or one that no arm of the study has."""
+    return seed in line.seeds or seed not in line.scale.seeds
+
+
+def _check_arms(study: Study, lines: Sequence[Line], arms: Collection[str] | None) -> None:
+    known = [line.arm.name for line in lines]
+    for name in arms or ():
+        if name not in known:
+            raise UsageError(
+                f"--arms: no arm {name!r} in {study.id}; it has: {', '.join(known)}{did_you_mean(name, known)}"
+            )
+
+
+def make_job(line: Line, seed: int) -> Job:
+    """Return the job of an arm and a seed."""
+    arm = line.arm
+    table = overlaid(line.scale.run, overlaid({"method": {"scheme": arm.scheme, **arm.method}}, arm.change))
+    if line.name == "small":
+        table = overlaid(table, arm.small)
+    table = overlaid(table, {"train": {"seed": seed}})
+    if line.scale.new_data:
+        table = overlaid(table, {"data": {"seed": seed}})
+    errors: list[str] = []
+    config = build_table(Config, table, "", errors)
+    if config is None:
+        raise ConfigError(f"arm {arm.name}: " + "; ".join(errors))
+    return Job(line, seed, config)
+
+
+def placed(config: Config, *, root: str, download: bool) -> Config:
+    """Return `config` with where data is looked for; a file named npz:NAME is found there, too."""
+    data = dataclasses.replace(config.data, root=root, download=download)
+    kind, _, name = data.name.partition(":")
+    if kind == "npz" and not Path(name).is_file():
+        data = dataclasses.replace(data, name=f"npz:{_find(name, root)}")
+    return dataclasses.replace(config, data=data)
+
+
+def _find(name: str, root: str) -> Path:
+    places = search_path(root or None)
+    found = next((place / name for place in places if (place / name).is_file()), None)
+    if found is None:
+        looked = ", ".join(str(place) for place in places)
+        raise DataError(f"{name}: not in {looked}; put it there, or say where with --data-root or NFM_DATA")
+    return found

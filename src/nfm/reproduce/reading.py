@@ -1,0 +1,130 @@
+"""Read a study from its TOML: checked, all errors at once, with the arms and scales it takes from others."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nfm.config.read import build_table
+from nfm.config.recipes import head_of, studies_folder
+from nfm.errors import ConfigError, UsageError, did_you_mean
+from nfm.reproduce.study import SCALES, Arm, FigureName, Line, Measure, Scale, ScaleName, Study, Take
+
+
+@dataclass(frozen=True)
+class Page:
+    """The plain values of a study's file; `base` is the study whose scales it begins with."""
+
+    title: str = ""
+    source: str = ""
+    base: str = ""
+    table: str = ""
+    figures: tuple[FigureName, ...] = ()
+    notes: tuple[str, ...] = ()
+    small: dict[str, Any] = field(default_factory=dict)
+    full: dict[str, Any] = field(default_factory=dict)
+
+
+def study_names() -> dict[str, Path]:
+    """Return the studies by ID."""
+    return {path.stem: path for path in sorted(studies_folder().glob("*.toml"))}
+
+
+def find_study(name: str) -> Study:
+    """Return the study called `name`: an ID, or the path of a file of one's own."""
+    if name.endswith(".toml") and Path(name).is_file():
+        return read_study(Path(name))
+    known = study_names()
+    if name not in known:
+        raise UsageError(f"no study {name!r}; there are: {', '.join(known)}{did_you_mean(name, known)}")
+    return read_study(known[name])
+
+
+def read_study(path: Path) -> Study:
+    """Return the study that a file describes."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the study {path}: {error}") from None
+    errors: list[str] = []
+    arms = _entries(Arm, table.pop("arms", []), "arms", errors)
+    taken = _entries(Take, table.pop("take", []), "take", errors)
+    page = build_table(Page, table, "", errors)
+    if page is None:
+        raise _wrong(path, errors)
+    scales: dict[str, Scale] = {name: _scale(name, page, errors) for name in SCALES}
+    if errors:
+        raise _wrong(path, errors)
+    lines = {name: (*_taken(taken, name), *_own(arms, scales[name], name)) for name in SCALES}
+    return Study(
+        path.stem, page.title, page.source, head_of(path), lines["small"], lines["full"], scales,
+        page.table, page.figures, page.notes,
+    )  # fmt: skip
+
+
+def _wrong(path: Path, errors: list[str]) -> ConfigError:
+    return ConfigError(f"{path}: " + "\n  ".join(errors))
+
+
+def _entries(kind: type[Any], given: Any, where: str, errors: list[str]) -> list[Any]:
+    if not isinstance(given, list):
+        errors.append(f"{where}: expected [[{where}]] tables, got {given!r}")
+        return []
+    made = [build_table(kind, entry, f"{where}[{place}]", errors) for place, entry in enumerate(given)]
+    return [entry for entry in made if entry is not None]
+
+
+def _scale(name: ScaleName, page: Page, errors: list[str]) -> Scale:
+    """Return a scale of its own, or the base's with what is told laid over it."""
+    told = dict(getattr(page, name))
+    measures = tuple(_entries(Measure, told.pop("measures", []), f"{name}.measures", errors))
+    own = build_table(Scale, told, name, errors) or Scale()
+    if not page.base:
+        return dataclasses.replace(own, measures=measures)
+    base = find_study(page.base).scales[name]
+    return dataclasses.replace(
+        own, seeds=own.seeds or base.seeds, run=overlaid(base.run, own.run), watch=own.watch or base.watch,
+        measures=tuple(dict.fromkeys((*base.measures, *measures))), needs=own.needs or base.needs,
+        new_data=own.new_data or base.new_data,
+    )  # fmt: skip
+
+
+def _own(arms: list[Arm], scale: Scale, name: ScaleName) -> list[Line]:
+    return [Line(arm, scale, name) for arm in arms if name in arm.scales]
+
+
+def _taken(taken: list[Take], name: ScaleName) -> list[Line]:
+    lines = []
+    for take in taken:
+        there = {line.arm.name: line for line in find_study(take.study).lines(name)}
+        wanted = [arm for arm in take.arms if arm in there or not _known(take, arm)]
+        lines += [there[arm] for arm in wanted]
+    return lines
+
+
+def _known(take: Take, arm: str) -> bool:
+    """Tell whether the arm is of that study, perhaps at the other scale; refuse one that is not."""
+    study = find_study(take.study)
+    names = {line.arm.name for line in (*study.small, *study.full)}
+    if arm not in names:
+        raise ConfigError(
+            f"take: no arm {arm!r} in {take.study}; it has: {', '.join(sorted(names))}{did_you_mean(arm, names)}"
+        )
+    return True
+
+
+def overlaid(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nested tables with those of `over` laid on those of `under`.
+
+    >>> overlaid({"train": {"epochs": 3, "seed": 0}}, {"train": {"seed": 1}})
+    {'train': {'epochs': 3, 'seed': 1}}
+    """
+    both = {**under, **over}
+    for key in under.keys() & over.keys():
+        if isinstance(under[key], Mapping) and isinstance(over[key], Mapping):
+            both[key] = overlaid(under[key], over[key])
+    return both

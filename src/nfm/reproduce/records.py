@@ -1,0 +1,62 @@
+"""Records: the small file of rows that a run leaves behind, one line a cell, kept in the repository."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nfm.reproduce.jobs import Job
+from nfm.reproduce.study import Measure
+from nfm.results import Row, read_rows, to_line, write_atomically
+
+RUN, EPOCH = "run", "epoch"
+DIGITS = 6
+KEPT = (
+    "perturbation", "level", "level_pixel", "level_normalised", "level_255", "protocol", "n", "ids", "seed",
+    "accuracy", "lo", "hi", "ece", "ece_debiased", "ece_signed", "nll", "brier", "ece_scaled", "nll_scaled",
+    "temperature", "flags", "data", "network",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Record:
+    """The rows of one run: its settings, its epochs, and the cells of each measure that is finished."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, claims: Path, job: Job) -> Record:
+        """Return the record of a job."""
+        return cls(claims / "rows" / job.line.name / f"{job.name}.jsonl")
+
+    def rows(self) -> list[Row]:
+        """Return all rows; none where there is no file."""
+        return list(read_rows(self.path)) if self.path.exists() else []
+
+    def missing(self, measures: Iterable[Measure]) -> list[Measure]:
+        """Return the measures that are not in the file yet."""
+        there = {row.get("measure") for row in self.rows()}
+        return [measure for measure in measures if measure.key not in there]
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """Add rows, all or none: a reader sees the old file or the new one."""
+        lines = [to_line(row) for row in (*self.rows(), *map(rounded, rows))]
+        write_atomically(self.path, "".join(lines).encode())
+
+    def begin(self, rows: Iterable[Row]) -> None:
+        """Write the rows of the training, unless they are there."""
+        if not any(row["kind"] == RUN for row in self.rows()):
+            self.add(rows)
+
+
+def rounded(row: Row) -> Row:
+    """Return the row with numbers of six digits after the point: more say nothing of 10,000 examples."""
+    return {name: round(value, DIGITS) if isinstance(value, float) else value for name, value in row.items()}
+
+
+def slim(row: Row, measure: Measure) -> Row:
+    """Return what is kept of a row of an evaluation."""
+    source = (row.get("settings") or {}).get("source")
+    kept = {name: row[name] for name in KEPT if row.get(name) is not None}
+    return {"kind": "cell", "measure": measure.key, **kept} | ({"source": source} if source else {})

@@ -1,0 +1,61 @@
+"""Numbers over seeds: means with their spread, and an exact paired test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean, stdev
+
+import numpy as np
+
+from nfm.errors import UsageError
+from nfm.evaluate.metrics import wilson_interval
+from nfm.results import Row
+
+EXACT = 20  # differences: above, 2**n signs are too many to go through
+
+
+@dataclass(frozen=True)
+class Number:
+    """A mean over seeds; one seed's interval is Wilson's, several have a standard deviation."""
+
+    mean: float
+    std: float | None
+    seeds: int
+    n: int
+    lo: float | None = None
+    hi: float | None = None
+
+    def as_row(self) -> Row:
+        """Return it for a file: what there is, four digits after the point."""
+        told = {name: value for name, value in asdict(self).items() if value is not None}
+        return {name: round(value, 4) if isinstance(value, float) else value for name, value in told.items()}
+
+
+def over_runs(rows: Iterable[Row], metric: str = "accuracy") -> Number | None:
+    """Return the mean of a metric over rows of one cell, one a training seed."""
+    by_seed = {row["train_seed"]: row for row in rows if metric in row}
+    values = [row[metric] for row in by_seed.values()]
+    if not values:
+        return None
+    n = min(row["n"] for row in by_seed.values())
+    if len(values) > 1:
+        return Number(fmean(values), stdev(values), len(values), n)
+    ends = wilson_interval(round(values[0] * n), n) if metric == "accuracy" else (None, None)
+    return Number(values[0], None, 1, n, *ends)
+
+
+def paired_test(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return the two-sided p-value that paired differences have mean 0, by all changes of their signs (Fisher).
+
+    >>> paired_test([0.9, 0.8, 0.9, 0.8], [0.7, 0.7, 0.7, 0.7])
+    0.125
+    """
+    if len(first) != len(second) or not 1 <= len(first) <= EXACT:
+        raise UsageError(f"expected 1 to {EXACT} pairs, got {len(first)} and {len(second)} numbers")
+    differences = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
+    sums = np.zeros(1)
+    for difference in differences:
+        sums = np.concatenate([sums + difference, sums - difference])
+    slack = 1e-12 * max(1.0, float(np.abs(differences).sum()))
+    return float((np.abs(sums) >= abs(differences.sum()) - slack).mean())

@@ -1,0 +1,118 @@
+"""What a study says: one table or figure of the paper, its arms, its two scales, and the published numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from nfm.errors import UsageError, did_you_mean
+
+ScaleName = Literal["small", "full"]
+SCALES: tuple[ScaleName, ...] = get_args(ScaleName)
+FigureName = Literal[
+    "curves", "attacks", "corruptions", "training", "boundaries", "taylor", "features", "bars"
+]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What is measured of a trained network: a suite, under a protocol, on `images` of the test part (0: all)."""
+
+    suite: str
+    protocol: str = "pixel"
+    images: int = 0
+
+    @property
+    def key(self) -> str:
+        """What names it in rows, as in ``cifar/authors/10000``."""
+        return f"{self.suite}/{self.protocol}/{self.images or 'all'}"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """One size of a study. `run` is what all arms share, as a recipe of `nfm train` says it.
+
+    `watch` test images are measured after each epoch (for error curves; nothing is chosen by them). With
+    `new_data` each seed draws a data set of its own, too. `needs` tells what to put where.
+    """
+
+    time: str = ""
+    seeds: tuple[int, ...] = ()
+    run: dict[str, Any] = field(default_factory=dict)
+    measures: tuple[Measure, ...] = ()
+    watch: int = 0
+    new_data: bool = False
+    needs: str = ""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One row of a table: a scheme with its settings, and what the paper published of it, in %.
+
+    `method` and `change` are laid over the scale's `run`, then `small` at that scale alone. `seeds` is the most
+    seeds at the small scale (0: all). `published` stands in the order of the table's columns; `errors` tells
+    what is known to be wrong with it, by the number of the column counted from 0, or ``row``.
+    """
+
+    name: str
+    scheme: str
+    label: str = ""
+    method: dict[str, Any] = field(default_factory=dict)
+    change: dict[str, Any] = field(default_factory=dict)
+    small: dict[str, Any] = field(default_factory=dict)
+    seeds: int = 0
+    scales: tuple[ScaleName, ...] = SCALES
+    published: tuple[float, ...] = ()
+    errors: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """What tables call it."""
+        return self.label or self.name
+
+
+@dataclass(frozen=True)
+class Take:
+    """Arms of another study: the same runs, so they are trained once."""
+
+    study: str
+    arms: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Line:
+    """An arm at a scale, with the scale of the study it comes from."""
+
+    arm: Arm
+    scale: Scale
+    name: ScaleName
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds it is trained with."""
+        most = self.arm.seeds if self.name == "small" else 0
+        return self.scale.seeds[: most or None]
+
+
+@dataclass(frozen=True)
+class Study:
+    """One table or figure. `table` is the suite whose cells are the columns; `figures` what is drawn."""
+
+    id: str
+    title: str
+    source: str
+    head: str
+    small: tuple[Line, ...]
+    full: tuple[Line, ...]
+    scales: dict[str, Scale]
+    table: str = ""
+    figures: tuple[FigureName, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def lines(self, scale: str) -> tuple[Line, ...]:
+        """Return the arms at a scale, in order."""
+        if scale not in SCALES:
+            raise UsageError(
+                f"--scale: expected one of {', '.join(SCALES)}, got {scale!r}{did_you_mean(scale, SCALES)}"
+            )
+        return self.small if scale == "small" else self.full
