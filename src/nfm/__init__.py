@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nfm import theory
     from nfm.core.draw import Draw
     from nfm.core.noise import Noise
     from nfm.errors import NFMError
@@ -38,13 +39,13 @@ _HOMES = {
 
 __all__ = [
     "Draw", "Mixer", "NFMError", "Noise", "NoisyFeatureMixup", "Outcome", "attach", "evaluate", "find_sites",
-    "fit", "preset", "scheme",
+    "fit", "preset", "scheme", "theory",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name == "evaluate":
-        return import_module("nfm.evaluate")  # a package that can be called
+    if name in ("evaluate", "theory"):
+        return import_module(f"nfm.{name}")  # packages; the first can be called
     if name not in _HOMES:
         raise AttributeError(f"module 'nfm' has no attribute {name!r}; it has: {', '.join(__all__)}")
     return getattr(import_module(_HOMES[name]), name)

@@ -83,7 +83,7 @@ def evaluation(root: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _watching(root: nn.Module, site: Site, change: Any) -> Iterator[None]:
+def watching(root: nn.Module, site: Site, change: Any) -> Iterator[None]:
     """While inside, pass every feature of `site` through `change(feature)`."""
     if site.module:
         handle = root.get_submodule(site.module).register_forward_hook(
@@ -139,7 +139,7 @@ def _observe(
                 handle = module.register_forward_hook(lambda *_, name=name: order.append(name))
                 stack.callback(handle.remove)
         for site in sites.values():
-            stack.enter_context(_watching(root, site, keep(site.name)))
+            stack.enter_context(watching(root, site, keep(site.name)))
         output = root(*args, **kwargs)
     for name, found in seen.items():
         if len(found) != 1 and not (found and sites[name].inputs):
@@ -201,7 +201,7 @@ def _is_bypassed(root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
             if isinstance(module, nn.Embedding):
                 handle = module.register_forward_hook(lambda m, a, out: out.detach().requires_grad_())
                 stack.callback(handle.remove)
-        stack.enter_context(_watching(root, site, Tensor.detach))
+        stack.enter_context(watching(root, site, Tensor.detach))
         output = root(*source(args), **source(kwargs))
     return any(tensor.requires_grad for tensor in tensors_in(output))
 
