@@ -10,6 +10,8 @@ from nfm.evaluate.attack import Attack, parse_eps
 from nfm.evaluate.attacks import ATTACKS, Strong, attack_suite
 from nfm.evaluate.bundles import fitting
 from nfm.evaluate.calling import CallablePackage
+from nfm.evaluate.certificates import Certification, certified_accuracy
+from nfm.evaluate.certify import Smoothing, certify, predict_smoothed
 from nfm.evaluate.metrics import mcnemar, over_seeds, wilson_interval
 from nfm.evaluate.noise import (
     PERTURBATIONS,
@@ -42,6 +44,7 @@ __all__ = [
     "Authors",
     "Blur",
     "Cell",
+    "Certification",
     "Clean",
     "Normalisation",
     "Occlusion",
@@ -50,6 +53,7 @@ __all__ = [
     "Report",
     "SaltAndPepper",
     "Shot",
+    "Smoothing",
     "Speckle",
     "Square",
     "Strong",
@@ -57,6 +61,8 @@ __all__ = [
     "WhiteNoise",
     "attack_suite",
     "cells",
+    "certified_accuracy",
+    "certify",
     "evaluate",
     "fitting",
     "load_report",
@@ -64,6 +70,7 @@ __all__ = [
     "noise_suite",
     "over_seeds",
     "parse_eps",
+    "predict_smoothed",
     "wilson_interval",
 ]
 
