@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from nfm.errors import UsageError
+from nfm.cli.requesting import SOURCE, add_data_flags, add_weights_flags, check_batch_size, make_request
 
 EPILOG = """suites: quick (clean, white noise, salt and pepper), paper (curves of both, PGD-7, six corruptions), full
 (everything, strong attacks too: slow), and single ones: cifar, vit, imagenet, curves, attacks, ...
@@ -16,11 +16,8 @@ suite adds to what is there."""
 def add_arguments(options: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     options.epilog = EPILOG
-    options.add_argument(
-        "source", metavar="RUN", help="folder of a run, a checkpoint, weights, timm:NAME, torchvision:NAME"
-    )
-    options.add_argument("--data", help="data set to measure on (default: the run's own test part)")
-    options.add_argument("--data-root", help="folder to look for the data in first")
+    options.add_argument("source", metavar="RUN", help=SOURCE)
+    add_data_flags(options)
     options.add_argument("--suite", help="what to measure; see below (default quick)")
     options.add_argument(
         "--levels",
@@ -39,49 +36,28 @@ def add_arguments(options: argparse.ArgumentParser) -> None:
     options.add_argument("--out", type=Path, help="where to keep it (default RUN/evaluation-PROTOCOL)")
     options.add_argument("--overwrite", action="store_true", help="measure anew what --out holds")
     options.add_argument("--name", help="what tables call it (default: the scheme of the run)")
-    files = options.add_argument_group("for a file of weights")
-    files.add_argument("--model", help="the network the weights are of (nfm list models)")
-    files.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE", help="an option of that network"
-    )
-    files.add_argument(
-        "--normalisation", help="data, authors, imagenet or none, where the file does not tell"
-    )
+    add_weights_flags(options)
 
 
 def run(given: argparse.Namespace) -> None:
     """Measure every cell; cells measured before are not measured again."""
-    from nfm.cli.candidates import NORMALISATIONS, Request, find_candidate
+    from nfm.cli.candidates import find_candidate
     from nfm.cli.evaluating import Options, measure
     from nfm.cli.levels import parse_levels
-    from nfm.cli.options import parse_options
     from nfm.evaluate.protocols import check_protocol
     from nfm.evaluate.suites import SUITES
     from nfm.plots.table import table
     from nfm.randomness import check_seed
 
-    if given.normalisation not in (None, *NORMALISATIONS):
-        raise UsageError(
-            f"--normalisation: expected {', '.join(NORMALISATIONS)}, got {given.normalisation!r}"
-        )
-    if given.batch_size < 1:
-        raise UsageError(f"--batch-size: expected a whole number from 1 up, got {given.batch_size}")
+    request = make_request(given, given.source)
     suite = given.suite or (None if given.levels else "quick")
     options = Options(
         suite=suite, more=parse_levels(given.levels) if given.levels else (), seed=check_seed(given.seed),
-        protocol=check_protocol(given.protocol), batch_size=given.batch_size, force=given.force, out=given.out,
+        protocol=check_protocol(given.protocol), batch_size=check_batch_size(given), force=given.force, out=given.out,
         overwrite=given.overwrite, name=given.name, limit=given.limit,
     )  # fmt: skip
     if suite:
         _ = SUITES[suite]  # a typo is told before anything is loaded
-    request = Request(
-        given.source,
-        given.data,
-        given.data_root,
-        given.model,
-        parse_options(given.option),
-        given.normalisation,
-    )
     report, out, left_out = measure(find_candidate(request), options)
     notes = [f"left out: {reason}" for reason in left_out]
     print("\n".join([table(report.rows), "", *notes, f"rows: {out}"]))

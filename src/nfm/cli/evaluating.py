@@ -66,8 +66,8 @@ def measure(candidate: Candidate, options: Options) -> tuple[Report, Path, list[
     scheme = options.name or candidate.scheme
     tags = {"scheme": scheme, "train_seed": candidate.train_seed, "data": candidate.data.name}
     with (
-        _kept_in(out, overwrite=options.overwrite),
-        _watched(f"{scheme} on {candidate.data.name}") as progress,
+        kept_in(out, overwrite=options.overwrite),
+        watched(f"{scheme} on {candidate.data.name}") as progress,
     ):
         report = evaluate(
             candidate.model, examples, [*cells, *options.more], protocol=protocol, seed=options.seed,
@@ -97,23 +97,25 @@ def chosen_examples(examples: ExampleSet, limit: int | None) -> ExampleSet:
 
 
 @contextmanager
-def _kept_in(out: Path, *, overwrite: bool) -> Iterator[None]:
+def kept_in(
+    out: Path, *, overwrite: bool, head: str = IDENTITY, what: str = "cells measured"
+) -> Iterator[None]:
     """Let `out` be written to; say what is wrong with it, and what is kept where the work is interrupted."""
     try:
-        if overwrite and (out / IDENTITY).exists():  # never clear a folder that is no evaluation
+        if overwrite and (out / head).exists():  # never clear a folder that holds something else
             shutil.rmtree(out)
         yield
     except OSError as error:
         raise EnvironmentProblem(f"out: cannot write to {out}: {error.strerror or error}") from error
     except KeyboardInterrupt:
         raise Stopped(
-            f"stopped; the cells measured so far are kept in {out}, the same command goes on from there",
+            f"stopped; the {what} so far are kept in {out}, the same command goes on from there",
             signal.SIGINT,
         ) from None
 
 
 @contextmanager
-def _watched(title: str) -> Iterator[Progress]:
+def watched(title: str) -> Iterator[Progress]:
     """Show a bar or lines while inside."""
     shown = choose_progress(describe=describe_briefly if sys.stderr.isatty() else describe)
     started = False
