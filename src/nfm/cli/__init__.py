@@ -11,6 +11,7 @@ VERBS = {
     "demo": "train three schemes on real digits and see what noise does to them (about two minutes)",
     "train": "train a network by a recipe or by flags",
     "evaluate": "measure a network under noise, attacks and corruptions",
+    "certify": "certify l2 radii of a network under Gaussian smoothing",
     "compare": "put measured runs in one table, with paired tests",
     "plot": "draw measured runs as PNG, SVG or PDF",
     "report": "write measured runs as one page to look at in a browser",

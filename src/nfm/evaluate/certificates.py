@@ -44,15 +44,20 @@ def certified_accuracy(rows: Sequence[Row], radii: Sequence[float] | None = None
     """
     if not rows:
         raise UsageError("expected at least one certified example, got none")
-    for radius in radii or ():
-        if not 0 <= radius < math.inf:
-            raise UsageError(f"radii: expected lengths, 0 or greater, got {radius!r}")
+    check_radii(radii)
     reached = sorted(row["radius"] for row in rows if row["correct"])
     shown = sorted({0.0, *reached}) if radii is None else radii
     kept = ("scheme", "train_seed", "data", "network", "sigma", "n", "n0", "alpha", "unit")
     about = {key: rows[0][key] for key in kept if key in rows[0]}
     about["draws"] = about.pop("n")
     return [about | _share(radius, reached, len(rows)) for radius in shown]
+
+
+def check_radii(radii: Sequence[float] | None) -> None:
+    """Refuse radii that are no lengths."""
+    for radius in radii or ():
+        if not 0 <= radius < math.inf:
+            raise UsageError(f"radii: expected lengths, 0 or greater, got {radius!r}")
 
 
 def _share(radius: float, reached: Sequence[float], n: int) -> Row:
