@@ -36,7 +36,8 @@ def test_it_reproduces_the_features_and_labels_of_a_step(noise: Noise, weights: 
     handle.remove()
     z = net.stem(x).detach()
     shift = vicinal(z, outcome.draw)
-    assert_close([z + shift.total()], seen[:1], relative=1e-12)
+    rounding = 1e-7 if noise.relative else 1e-12  # a relative level is multiplied into float32 values
+    assert_close([z + shift.total()], seen[:1], relative=rounding)
     one_hot = F.one_hot(y, 3).double()
     labels = one_hot + label_perturbation(one_hot, outcome.draw.partner, outcome.draw.weight)
     assert_close([labels], [outcome.draw.soft_targets(y, 3).double()], relative=1e-6)

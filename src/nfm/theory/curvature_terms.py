@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nfm.core.noise import Noise, draw_values
+from nfm.core.noise import Noise
 from nfm.errors import UsageError
-from nfm.randomness import fold
+from nfm.randomness import fold, torch_generator
 from nfm.theory.derivatives import SiteMap
 from nfm.theory.losses import form_of, targets_of
 from nfm.theory.mixture import WeightMixture
@@ -87,4 +87,4 @@ def _axes(shape: tuple[int, ...], like: Tensor) -> Iterator[Tensor]:
 
 def _signs(shape: tuple[int, ...], like: Tensor, probes: int, key: int) -> Iterator[Tensor]:
     for probe in range(probes):
-        yield draw_values("rademacher", shape, fold(key, probe), like.device).to(like)
+        yield (2 * torch.randint(2, shape, generator=torch_generator(fold(key, probe))) - 1).to(like)

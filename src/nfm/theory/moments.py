@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from nfm.core.noise import LAWS, SCALE_LAWS, Noise, noise_shape
+from nfm.core.noise import Noise
 
 
 @dataclass(frozen=True)
@@ -57,17 +57,16 @@ class NoiseMoments:
     def of(cls, noise: Noise, features: Tensor) -> NoiseMoments:
         """Return the moments of `noise` at these features; a relative level is in units of their deviation."""
         spread = float(features.std(correction=0)) if noise.relative else 1.0
-        touched = 1 - noise.sparsity
+        add_rms, mult_rms = replace(noise, add=1.0, mult=1.0).rms()
         return cls(
-            add=noise.add * spread, mult=noise.mult,
-            add_square=touched * (LAWS[noise.add_law].rms * SCALE_LAWS[noise.add_scale].rms) ** 2,
-            mult_square=touched * (LAWS[noise.mult_law].rms * SCALE_LAWS[noise.mult_scale].rms) ** 2,
+            add=noise.add * spread, mult=noise.mult, add_square=add_rms**2, mult_square=mult_rms**2,
             granularity=noise.granularity,
         )  # fmt: skip
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of the values that features of `shape` [n, ...] need."""
-        return noise_shape(shape, self.granularity)
+        """Return the shape of the values that features of `shape` [n, ...] need: 1 where they are shared."""
+        kept = {"element": len(shape), "channel": 2, "sample": 1}[self.granularity]
+        return tuple(size if axis < kept else 1 for axis, size in enumerate(shape))
 
     def gather(self, gradients: Tensor) -> Tensor:
         """Return, for gradients [n, K, ...], the sums [n, K, G] over the features that share one noise value.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nfm.core.draw import Choice
 from nfm.core.noise import Noise
 from nfm.core.weights import sample_weights
 from nfm.errors import UsageError
@@ -97,8 +98,17 @@ def own_label_draws(
 
 
 def _perturbed(z: Tensor, partner: Tensor, weight: Tensor, noise: Noise, key: int) -> Perturbation:
-    noise_key = fold(key, "noise")
-    add, mult = noise_values(z, noise, noise.scaled_levels(noise_key), noise_key)
+    choice = Choice(
+        "theory",
+        key=fold(key, "noise"),
+        step=0,
+        alpha=0.0,
+        beta=0.0,
+        per_sample=False,
+        dominant=False,
+        noise=noise,
+    )
+    add, mult = noise_values(z, choice)
     return perturbation(z, partner.to(z.device), weight.to(z.device), add=add, mult=mult)
 
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from nfm.core.draw import Draw
-from nfm.core.noise import Noise
-from nfm.core.operator import noise_of
+from nfm.core.draw import Choice, Draw
 from nfm.errors import ShapeError, UsageError
-from nfm.randomness import fold
-
-_WITHOUT_MIXING = (1.0, 0.0, 0.0)  # weight, alpha, beta: what the noise does not read
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,24 +56,20 @@ def vicinal(z: Tensor, draw: Draw) -> Perturbation:
     """Return e_NFM of a step that was drawn: z + total(1.0) is what the network saw at the site."""
     if draw.choice is None:
         raise UsageError("expected the draw of a mixed step, got a plain one; it perturbs nothing")
-    key = fold(int(draw.choice.key[1]), 0)  # of the site's first tensor
-    add, mult = noise_values(z, draw.choice.noise, draw.levels, key)
-    mult = None if mult is None else (1 + mult).to(z) - 1  # the operator rounds the factor to float32
+    add, mult = noise_values(z, draw.choice)
     return perturbation(z, draw.partner, draw.weight, add=add, mult=mult)
 
 
-def noise_values(
-    z: Tensor, noise: Noise, levels: tuple[float, float], key: int
-) -> tuple[Tensor | None, Tensor | None]:
-    """Return the additive and the multiplicative noise for z, with `levels`; None at level 0."""
-    numbers = torch.tensor([*_WITHOUT_MIXING, *levels], dtype=torch.float64)
-    add, mult = noise_of(
-        z, numbers, key, add_law=noise.add_law, mult_law=noise.mult_law, granularity=noise.granularity,
-        sparsity=noise.sparsity,
-    )  # fmt: skip
-    if noise.relative and add is not None:
-        add = add * z.std(correction=0).to(add)
-    return add, mult
+def noise_values(z: Tensor, choice: Choice) -> tuple[Tensor, Tensor]:
+    """Return the additive and the multiplicative noise that `choice` has for z, levels included.
+
+    The operator is affine and leaves equal rows equal, so what it does to zeros and ones tells both.
+    """
+    noise = choice.noise
+    plain = choice.again(noise=replace(noise, relative=False))
+    add = plain.apply(torch.zeros_like(z))
+    mult = plain.apply(torch.ones_like(z)) - add - 1
+    return add * z.std(correction=0) if noise.relative else add, mult
 
 
 def _rest(weight: Tensor, like: Tensor) -> Tensor:
