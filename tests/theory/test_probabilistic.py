@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from nets import Mlp, RootResidualNet, build
 from nfm.core.binomial import clopper_pearson, lower_bound, upper_bound
 from nfm.errors import NumericalError, ShapeError, SiteError, UsageError
+from nfm.models import build as model
 from nfm.randomness import torch_generator
 from nfm.theory.probabilistic import (
     BLOCK,
@@ -25,7 +26,7 @@ from nfm.theory.probabilistic import (
     printed_epsilon,
     sample_classes,
 )
-from nfm.theory.site_certificate import certify_site
+from nfm.theory.site_certificate import certify_site, input_lipschitz
 from nfm.theory.total_variation import SiteNoise
 from nfm.theory.total_variation_ball import total_variation_within
 
@@ -119,7 +120,7 @@ def test_a_lead() -> None:
 def test_the_certificate_of_a_linear_rest_never_passes_the_boundary() -> None:
     """Without multiplicative noise G changes exactly at the plane: |w z| / |w| is the largest right answer."""
     generator, noise, certified = torch_generator(1), SiteNoise(0.5), 0
-    for case in range(40):
+    for case in range(25):
         w, z = torch.randn(2, 6, generator=generator)
         rest = TwoSides(w)
         selection, estimate = (sample_classes(rest, z, noise, n=n, key=7 * case + n) for n in (100, 1000))
@@ -128,7 +129,7 @@ def test_the_certificate_of_a_linear_rest_never_passes_the_boundary() -> None:
         true = abs(float(w @ z)) / float(w.norm())
         assert shift <= true
         certified += shift > 0
-    assert certified >= 10
+    assert certified >= 8
     perfect = Lead(1, share_of_one(w, z, noise), 1 - share_of_one(w, z, noise))
     ideal = certified_shift(z, perfect, noise)
     assert 0 < ideal < true
@@ -215,6 +216,19 @@ def test_a_network_at_its_input_and_inside() -> None:
     assert alone[0].lead == found[3].lead
     assert alone[0].shift == found[3].shift
     assert (alone[0].radius, alone[0].epsilon) == (None, None)
+
+
+def test_the_input_knows_its_own_constant() -> None:
+    net = build(lambda: Mlp(width=8)).eval()
+    x = torch.rand(2, 4, generator=torch_generator(5))
+    (one, _) = certify_site(net, x, site="input", noise=SiteNoise(0.1), n=50, n0=10)
+    assert one.radius == one.shift
+    assert certify_site(net, x, site="first", noise=SiteNoise(0.1), n=50, n0=10)[0].radius is None
+    images = torch.rand(2, 1, 8, 8, generator=torch_generator(5))
+    inside = model("mlp", num_classes=3, in_channels=1, image_size=8, mean=[0.5], std=[0.25], units=8)
+    assert input_lipschitz(inside, "input") == 4.0
+    first = certify_site(inside, images, site="input", noise=SiteNoise(0.01), n=200, n0=10)[0]
+    assert first.radius == pytest.approx(first.shift / 4)
 
 
 def test_no_attack_at_the_site_breaks_a_certificate() -> None:

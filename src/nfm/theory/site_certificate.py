@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from nfm.errors import SiteError, UsageError
+from nfm.method.sites import INPUT, resolve
 from nfm.randomness import check_seed, fold
 from nfm.results import Row
 from nfm.theory.derivatives import SiteMap, site_map
@@ -71,10 +72,11 @@ def certify_site(
 ) -> list[SiteCertificate]:
     """Return one certificate an example of `x` (B, ...), for `model` with `noise` at `site`.
 
-    `lipschitz`: l2 constant of the part before the site (1 at the input of a network without a normalisation);
-    with it the radius is told in the p-norm of the input, and eps_k for the radius `asked`. Draws are keyed by
+    `lipschitz`: l2 constant of the part before the site, known by itself at the input; with it the radius is told
+    in the p-norm of the input, and eps_k for the radius `asked`. Draws are keyed by
     `ids`, by default the places in `x`.
     """
+    lipschitz = input_lipschitz(model, site) if lipschitz is None else lipschitz
     if lipschitz is not None and not 0 < lipschitz < math.inf:
         raise UsageError(f"lipschitz: expected a constant above 0, got {lipschitz!r}")
     if asked is not None and lipschitz is None:
@@ -103,6 +105,18 @@ def certify_site(
             )
         )  # fmt: skip
     return found
+
+
+def input_lipschitz(model: nn.Module, site: str) -> float | None:
+    """Return the constant of what stands before the site ``input``, None for any other site.
+
+    It is 1, or 1 / the smallest deviation where the network normalises first (a module with a buffer `std`).
+    """
+    (place,) = resolve(model, (site,)).values()
+    if site != INPUT:
+        return None
+    std = getattr(model.get_submodule(place.module), "std", None) if place.module else 1.0
+    return None if std is None else float(1 / torch.as_tensor(std).min())
 
 
 def check_carries_all(model: nn.Module, x: Tensor, site: str) -> None:

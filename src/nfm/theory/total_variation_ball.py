@@ -97,7 +97,7 @@ def total_variation_within(z: Tensor, radius: Tensor, noise: SiteNoise) -> Tenso
     return torch.stack([bound(within) for bound in BALL_BOUNDS.values()]).amin(0).clamp(max=1)
 
 
-def largest_radius(z: Tensor, distance: Tensor, noise: SiteNoise, *, steps: int = 60) -> Tensor:
+def largest_radius(z: Tensor, distance: Tensor, noise: SiteNoise, *, steps: int = 40) -> Tensor:
     """Return the largest shift (B,) within which the law moves by less than `distance` (B,), from below.
 
     Every bound grows with the radius, so the place is found by bisection.
