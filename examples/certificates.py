@@ -1,6 +1,6 @@
 """What noise certifies of a trained network: by smoothing its input, and by the theorem of the paper's supplement."""
 
-from statistics import median
+from statistics import fmean
 
 import nfm
 from nfm.data import load
@@ -30,10 +30,10 @@ x = data.test.fetch(chosen).float() / 255
 for site in ("input", model.default_sites[1]):
     for noise in (SiteNoise(0.4), SiteNoise(0.4, 0.2)):
         told = certify_site(model, x, site=site, noise=noise, n=draws, ids=chosen.tolist())
-        shift = median(one.shift for one in told)
-        radius = "" if told[0].radius is None else f", in pixels {median(one.radius for one in told):.3f}"
+        shift = fmean(one.shift for one in told)
+        radius = "" if told[0].radius is None else f", in pixels {fmean(one.radius for one in told):.3f}"
         share = sum(one.certified for one in told) / limit
-        print(f"{site}, {noise}: certified {share:.0%}, median shift {shift:.3f}{radius}")
+        print(f"{site}, {noise}: certified {share:.0%}, mean shift {shift:.3f}{radius}")
 
 print(
     "eps_k as printed, additive noise alone:",
