@@ -16,10 +16,10 @@ from nfm.theory.total_variation import (
     BOUNDS,
     Pair,
     SiteNoise,
-    between,
     bhattacharyya,
     bretagnolle_huber,
     equal_covariance,
+    noisy_pair,
     pinsker,
     sampled_distance,
     total_variation_bound,
@@ -64,7 +64,7 @@ def measured_cases() -> list[tuple[SiteNoise, Tensor, Tensor, Pair, Tensor]]:
     """Return the random cases with distances that are surely not above the true ones."""
     cases = []
     for place, (noise, z, v) in enumerate(every_case()):
-        pair = between(z, z + v, noise)
+        pair = noisy_pair(z, z + v, noise)
         distance, error = sampled_distance(pair, draws=DRAWS, key=place)
         cases.append((noise, z, v, pair, distance - 5 * error))
     return cases
@@ -119,7 +119,7 @@ def test_exact_distances_in_one_dimension() -> None:
     for noise, z, v in every_case():
         if z.shape[1] != 1:
             continue
-        pair = between(z, z + v, noise)
+        pair = noisy_pair(z, z + v, noise)
         exact = grid_distance(pair)
         assert (exact <= total_variation_bound(pair) + 1e-6).all()
         sampled, error = sampled_distance(pair, draws=DRAWS, key=0)
@@ -129,10 +129,10 @@ def test_exact_distances_in_one_dimension() -> None:
 def test_equal_covariances_are_exact() -> None:
     noise = SiteNoise(0.5)
     z = torch.tensor([[1.0, 2.0]])
-    pair = between(z, z + torch.tensor([[0.3, 0.4]]), noise)  # one deviation apart
+    pair = noisy_pair(z, z + torch.tensor([[0.3, 0.4]]), noise)  # one deviation apart
     for bound in (equal_covariance, triangle, total_variation_bound):
         assert float(bound(pair)) == pytest.approx(0.3829249, abs=1e-6)  # 2 Phi(1/2) - 1
-    assert float(equal_covariance(between(z, z + 1, SiteNoise(0.5, 0.1)))) == 1  # it may not be used there
+    assert float(equal_covariance(noisy_pair(z, z + 1, SiteNoise(0.5, 0.1)))) == 1  # it may not be used there
     apart = total_variation_within(z, torch.tensor([0.5]), noise)
     assert float(apart) == pytest.approx(0.3829249, abs=1e-6)
 
@@ -152,21 +152,21 @@ def test_known_divergences() -> None:
 def test_scalar_and_dense_agree() -> None:
     """The plane of two features tells the same as all d dimensions."""
     for noise, z, v in random_cases(3, "scalar", 6):
-        plane = between(z, z + v, noise)
+        plane = noisy_pair(z, z + v, noise)
         dense = Pair.of_covariances(v, noise.covariance(z), noise.covariance(z + v))
         for bound in (triangle, pinsker, bhattacharyya):
             assert torch.allclose(bound(plane), bound(dense), atol=1e-6)
     noise = SiteNoise(0.5, 0.3, "element")
     dense = Pair.of_covariances(v, noise.covariance(z), noise.covariance(z + v))
-    assert torch.allclose(pinsker(between(z, z + v, noise)), pinsker(dense), atol=1e-9)
-    scalar = between(z, z + v, SiteNoise(0.5, 0.3, "scalar"))
+    assert torch.allclose(pinsker(noisy_pair(z, z + v, noise)), pinsker(dense), atol=1e-9)
+    scalar = noisy_pair(z, z + v, SiteNoise(0.5, 0.3, "scalar"))
     assert not torch.allclose(pinsker(scalar), pinsker(dense), atol=1e-3)
 
 
 def test_the_printed_bound_is_zero_without_multiplicative_noise() -> None:
     z, v, noise = torch.tensor([1.0, 2.0]), torch.tensor([1.2, 1.6]), SiteNoise(0.5)  # four deviations
     assert printed_bound(z, v, noise) == pytest.approx(0, abs=1e-12)
-    pair = between(z[None], (z + v)[None], noise)
+    pair = noisy_pair(z[None], (z + v)[None], noise)
     distance, error = sampled_distance(pair, draws=DRAWS, key=0)
     assert float(total_variation_bound(pair)) == pytest.approx(0.9545, abs=1e-4)  # 2 Phi(2) - 1
     assert float(distance) == pytest.approx(0.9545, abs=5 * float(error))
@@ -174,7 +174,7 @@ def test_the_printed_bound_is_zero_without_multiplicative_noise() -> None:
 
 def test_the_printed_bound_fails_with_multiplicative_noise_too() -> None:
     z, v, noise = torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0]), SiteNoise(0.5, 0.01, "scalar")
-    pair = between(z[None], (z + v)[None], noise)
+    pair = noisy_pair(z[None], (z + v)[None], noise)
     distance, error = sampled_distance(pair, draws=DRAWS, key=0)
     assert printed_bound(z, v, noise) < float(distance - 5 * error)
     assert float(total_variation_bound(pair)) > float(distance - 5 * error)
@@ -230,7 +230,7 @@ def test_refusals(make, message: str) -> None:
 
 def test_features_of_different_shapes_are_refused() -> None:
     with pytest.raises(ShapeError, match="two batches of features"):
-        between(torch.ones(2, 3), torch.ones(2, 4), SiteNoise(1.0))
+        noisy_pair(torch.ones(2, 3), torch.ones(2, 4), SiteNoise(1.0))
     assert SiteNoise.of(Noise(0.4, 0.2)) == SiteNoise(0.4, 0.2)
 
 

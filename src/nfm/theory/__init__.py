@@ -9,32 +9,47 @@ from nfm.theory.gradient_terms import GradientTerms, gradient_terms
 from nfm.theory.mixture import WeightMixture
 from nfm.theory.moments import Estimate
 from nfm.theory.monte_carlo import auxiliary_loss, sampled_loss, training_loss
+from nfm.theory.probabilistic import ClassCounts, Lead, certified_shift, find_lead, sample_classes
+from nfm.theory.site_certificate import SiteCertificate, certify_site
 from nfm.theory.soundness import check_sound
 from nfm.theory.taylor import taylor
+from nfm.theory.total_variation import SiteNoise, noisy_pair, total_variation_bound
+from nfm.theory.total_variation_ball import total_variation_within
 from nfm.theory.vicinal import Perturbation, label_perturbation, perturbation, vicinal
 
 __all__ = [
     "AdversarialBound",
     "Assumption",
+    "ClassCounts",
     "CurvatureTerms",
     "Estimate",
     "Expansion",
     "GradientTerms",
+    "Lead",
     "Perturbation",
     "Regularisers",
+    "SiteCertificate",
     "SiteMap",
+    "SiteNoise",
     "WeightMixture",
     "adversarial_bound",
     "auxiliary_loss",
+    "certified_shift",
+    "certify_site",
     "check_sound",
     "curvature_terms",
     "expansion",
+    "find_lead",
     "gradient_terms",
     "label_perturbation",
+    "noisy_pair",
     "perturbation",
+    "sample_classes",
     "sampled_loss",
     "site_map",
     "taylor",
+    "total_variation_bound",
+    "total_variation_within",
     "training_loss",
     "vicinal",
 ]

@@ -95,7 +95,7 @@ class Pair:
         return cls((axes.mT @ moved)[..., 0], ratio)
 
 
-def between(z: Tensor, other: Tensor, noise: SiteNoise) -> Pair:
+def noisy_pair(z: Tensor, other: Tensor, noise: SiteNoise) -> Pair:
     """Return the laws of the noisy features `z` and `other`, both (B, ...)."""
     if z.shape != other.shape or z.dim() < 2:
         raise ShapeError(
