@@ -94,6 +94,22 @@ def test_no_sampled_distance_is_above_a_bound_of_the_ball(bound) -> None:
     assert violations(total_variation_within, ball_radius=True) == 0
 
 
+@pytest.mark.parametrize("name", BALL_BOUNDS)
+def test_a_bound_of_the_ball_is_above_that_of_every_feature_in_it(name: str) -> None:
+    """Also along the axes, towards zero and away from it, where the variances change most."""
+    closest = 0.0
+    for noise, z, v in every_case():
+        radius = v.norm(dim=1)
+        axes = torch.eye(z.shape[1], dtype=z.dtype)[torch.arange(len(z)) % z.shape[1]]
+        for way in (v, -v, axes, -axes, z + 1e-9, -z - 1e-9, z.sign() + 1e-9, -z.sign() - 1e-9):
+            moved = z + way * (radius / way.norm(dim=1))[:, None]
+            inside = BOUNDS[name](noisy_pair(z, moved, noise))
+            around = BALL_BOUNDS[name](ball(z, radius, noise))
+            assert (inside <= around * (1 + 1e-9) + 1e-9).all()
+            closest = max(closest, float((inside / around).max()))
+    assert closest > 0.99  # it is met: no looser than it has to be
+
+
 def test_a_bound_that_is_a_little_too_small_would_be_seen() -> None:
     assert violations(lambda pair: 0.9 * bhattacharyya(pair) ** 2) > 0
     assert violations(lambda pair: equal_covariance(Pair(pair.shift, torch.ones_like(pair.ratio)))) > 0
