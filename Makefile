@@ -35,7 +35,7 @@ test: lint
 test-slow: .venv/.zoo
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow or browser"
 
-bench: .venv/.dev
+bench: .venv/.zoo
 	$(BIN)/python -m benchmarks
 
 docs: .venv/.docs

@@ -1,18 +1,57 @@
-"""``python -m benchmarks``: every ratio, on this machine, now."""
+"""``python -m benchmarks [PART ...]``: every ratio, on this machine, now, against its threshold.
+
+A ratio is time (or memory) of ours over that of a reference, measured by turns in one run. Rows are appended
+to benchmarks/rows.jsonl; ``--docs`` writes the table of docs/performance.md from the last of them. The exit code
+is 1 where a threshold is not met.
+"""
 
 from __future__ import annotations
 
+import argparse
+import importlib
+import sys
+import time
+
 import torch
 
-from benchmarks import evaluation, startup, steps
+from benchmarks.record import ROWS, Thresholds, to_row, write_tables
+from nfm.results import append_rows, provenance
+
+PARTS = (
+    "startup", "operation", "steps", "loop", "pipeline", "memory", "compiled", "growth", "ranks", "schemes",
+    "evaluation", "corruptions", "theory",
+)  # fmt: skip
 
 
 def main() -> None:
-    """Print the ratios."""
+    """Measure the parts asked for, or all."""
+    options = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    options.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)} (default: all)")
+    options.add_argument("--docs", action="store_true", help="measure nothing: write the table of the docs")
+    given = options.parse_args()
+    if unknown := [part for part in given.parts if part not in PARTS]:
+        options.error(f"expected parts of {', '.join(PARTS)}; got {', '.join(unknown)}")
+    if given.docs:
+        write_tables()
+        return
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; median of ratios [quartiles]")
-    for part in (startup, steps, evaluation):
-        for ratio in part.measure():
-            print(ratio, flush=True)
+    missed = [name for part in given.parts or PARTS for name in _measure(part)]
+    if missed:
+        sys.exit(f"{len(missed)} above the threshold: {'; '.join(missed)}")
+
+
+def _measure(part: str) -> list[str]:
+    """Print the ratios of a part and keep their rows; return those that miss their threshold."""
+    thresholds, missed = Thresholds.read(), []
+    module = importlib.import_module(f"benchmarks.{part}")
+    about = {"part": part, "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())} | provenance()
+    for ratio in module.measure():
+        verdict = thresholds.verdict(ratio)
+        print(f"{ratio}  {verdict}", flush=True)
+        append_rows(ROWS, [to_row(ratio, thresholds) | about])
+        if verdict.startswith("ABOVE"):
+            missed.append(ratio.name)
+    return missed
 
 
 main()

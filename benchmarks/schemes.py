@@ -1,67 +1,48 @@
-"""What each scheme costs: one training step over one of plain training, all in one run.
-
-``python -m benchmarks.schemes`` prints the table of the docs; ``--rounds`` says how often each pair is measured.
-"""
+"""What each scheme costs: one training step over one of plain training (width 1/4), and beside other libraries."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from benchmarks.networks import Loss, Work, preact_resnet18, training
 from benchmarks.side_by_side import Ratio, compare
 from nfm.errors import EnvironmentProblem
 from nfm.method.schemes import SCHEMES, scheme
-from nfm.models import build
 from nfm.models.torchvision_compat import import_torchvision
 
-BATCH, STEPS, ROUNDS = 128, 2, 5
+STEPS, ROUNDS, PEER_ROUNDS = 2, 5, 25
 COMPOSED = ("nfm + label_smoothing", "adversarial + nfm")
-NETWORK = "PreActResNet-18, width 1/4, batch 128"
-Step = Callable[[nn.Module, Tensor, Tensor], Tensor]
 
 
-def _batch() -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    x = torch.rand(BATCH, 3, 32, 32, generator=generator)
-    return x, torch.randint(0, 10, (BATCH,), generator=generator)
+def _training(loss: Loss) -> Work:
+    """Return a few training steps of a network of its own."""
+    return training(preact_resnet18(0.25), loss, steps=STEPS)
 
 
-def _training(step: Step) -> Callable[[], object]:
-    """Return a few training steps of a network of its own, whose loss is that of `step`."""
-    model = build("preact_resnet18", num_classes=10, mean=(0.5,) * 3, std=(0.25,) * 3, width=0.25)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
-    x, y = _batch()
-
-    def run() -> None:
-        for _ in range(STEPS):
-            optimizer.zero_grad()
-            step(model, x, y).backward()
-            optimizer.step()
-
-    return run
-
-
-def _ours(text: str) -> Step:
+def _ours(text: str) -> Loss:
     method = scheme(text)
     return lambda model, x, y: method(model, x, y).loss
 
 
-def measure(rounds: int = ROUNDS) -> Iterator[Ratio]:
-    """Yield the cost of each scheme in units of plain training."""
+def measure() -> Iterator[Ratio]:
+    """Yield the cost of each scheme in units of plain training, and of ours in units of each peer's."""
     plain = _training(_ours("erm"))
     for text in (*(name for name in SCHEMES if name != "erm"), *COMPOSED):
-        yield compare(f"{text} step / erm step", _training(_ours(text)), plain, rounds=rounds)
+        yield compare(f"{text} step / erm step", _training(_ours(text)), plain, rounds=ROUNDS)
+    for peer, text, loss in _peers():
+        yield compare(
+            f"{text} step / {peer} step", _training(_ours(text)), _training(loss), rounds=PEER_ROUNDS
+        )
 
 
-def _peers() -> Iterator[tuple[str, str, Step]]:
+def _peers() -> Iterator[tuple[str, str, Loss]]:
     """Yield (peer, our scheme, its step) for the mixing libraries that are installed; they mix labels to vectors."""
 
-    def step(transform: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Step:
+    def step(transform: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Loss:
         def run(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
             mixed, labels = transform(x.clone(), y)  # some of them mix in place
             return F.cross_entropy(model(mixed), labels)
@@ -84,39 +65,3 @@ def _peers() -> Iterator[tuple[str, str, Step]]:
     else:
         yield "torchvision v2.MixUp", "mixup", step(v2.MixUp(num_classes=10))
         yield "torchvision v2.CutMix", "cutmix", step(v2.CutMix(num_classes=10))
-
-
-def measure_peers(rounds: int = ROUNDS) -> Iterator[Ratio]:
-    """Yield the cost of our scheme in units of each peer's."""
-    for peer, text, step in _peers():
-        yield compare(f"{text} step / {peer} step", _training(_ours(text)), _training(step), rounds=rounds)
-
-
-def table(ratios: list[Ratio]) -> str:
-    """Return the ratios as a table of the docs."""
-    lines = ["| scheme | step over plain training | quartiles |", "|---|---|---|"]
-    for ratio in ratios:
-        name = ratio.name.partition(" step /")[0]
-        lines.append(f"| {name} | {ratio.median:.2f} | {ratio.low:.2f} to {ratio.high:.2f} |")
-    return "\n".join(lines)
-
-
-def main() -> None:
-    """Print every ratio as it is measured, then the table."""
-    options = argparse.ArgumentParser(prog="python -m benchmarks.schemes", description=__doc__)
-    options.add_argument("--rounds", type=int, default=ROUNDS, help="how often each pair is measured")
-    rounds = options.parse_args().rounds
-    found = []
-    for ratio in measure(rounds):
-        print(ratio, flush=True)
-        found.append(ratio)
-    for ratio in measure_peers(rounds):
-        print(ratio, flush=True)
-    threads = torch.get_num_threads()
-    print(
-        f"\n{NETWORK}; torch {torch.__version__}, {threads} threads; median of {rounds} rounds\n\n{table(found)}"
-    )
-
-
-if __name__ == "__main__":
-    main()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """What `ours` costs in units of `reference`: the median over rounds, the quartiles, and the best seconds."""
+    """What `ours` costs in units of `reference`: the median over rounds, the quartiles, and the best of each."""
 
     name: str
     median: float
@@ -19,11 +19,12 @@ class Ratio:
     rounds: int
     ours: float
     reference: float
+    unit: str = "s"
 
     def __str__(self) -> str:
         return (
-            f"{self.name:<58} {self.median:6.3f}  [{self.low:.3f}, {self.high:.3f}]  n={self.rounds}  "
-            f"{1000 * self.ours:.4g} ms against {1000 * self.reference:.4g} ms"
+            f"{self.name:<66} {self.median:6.3f}  [{self.low:.3f}, {self.high:.3f}]  n={self.rounds}  "
+            f"{self.ours:.3g} {self.unit} against {self.reference:.3g} {self.unit}"
         )
 
 
@@ -34,19 +35,34 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def compare(name: str, ours: Callable[[], object], reference: Callable[[], object], *, rounds: int) -> Ratio:
-    """Run both once to warm up, then by turns, the first place changing each round."""
+def compare(
+    name: str,
+    ours: Callable[[], object],
+    reference: Callable[[], object],
+    *,
+    rounds: int,
+    weight: float = 1.0,
+) -> Ratio:
+    """Run both once to warm up, then by turns, the first place changing each round.
+
+    weight: how many times the work of `reference` lies in `ours`, where they are not of one size.
+    """
     ours(), reference()
-    times: list[tuple[float, float]] = []
+    pairs: list[tuple[float, float]] = []
     for turn in range(rounds):
         if turn % 2:
             second = seconds(reference)
-            times.append((seconds(ours), second))
+            pairs.append((seconds(ours) / weight, second))
         else:
-            times.append((seconds(ours), seconds(reference)))
-    ratios = sorted(a / b for a, b in times)
+            pairs.append((seconds(ours) / weight, seconds(reference)))
+    return ratio_of(name, pairs)
+
+
+def ratio_of(name: str, pairs: Sequence[tuple[float, float]], unit: str = "s") -> Ratio:
+    """Return the ratio of pairs (ours, reference) that were measured elsewhere."""
+    ratios = sorted(a / b for a, b in pairs)
     quarter = len(ratios) // 4
     return Ratio(
-        name, statistics.median(ratios), ratios[quarter], ratios[-1 - quarter], rounds,
-        min(a for a, _ in times), min(b for _, b in times),
+        name, statistics.median(ratios), ratios[quarter], ratios[-1 - quarter], len(pairs),
+        min(a for a, _ in pairs), min(b for _, b in pairs), unit,
     )  # fmt: skip

@@ -1,0 +1,31 @@
+"""How much memory NFM takes: the peak of a few training steps over that of plain training, a process each."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from benchmarks.side_by_side import Ratio, ratio_of
+
+ROUNDS, STEPS = 3, 3
+CHILD = """
+import resource, sys
+from benchmarks.networks import preact_resnet18, training
+from nfm.method.presets import preset
+method = preset(sys.argv[1])
+training(preact_resnet18(0.25), lambda model, x, y: method(model, x, y).loss, steps={steps})()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+
+def _peak(scheme: str) -> float:
+    """Return the peak of a process in MiB."""
+    command = [sys.executable, "-c", CHILD.format(steps=STEPS), scheme]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def measure() -> Iterator[Ratio]:
+    """Yield the ratio."""
+    pairs = [(_peak("nfm"), _peak("erm")) for _ in range(ROUNDS)]
+    yield ratio_of("nfm peak memory / erm peak memory, width 1/4", pairs, unit="MiB")

@@ -1,0 +1,67 @@
+"""The networks, batches and training steps that several benchmarks share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from nfm.data.examples import DataSet, Examples
+from nfm.models import build
+
+BATCH = 128
+Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
+Work = Callable[[], object]
+
+
+def preact_resnet18(width: float) -> nn.Module:
+    """Return the paper's network for CIFAR-10, at a share of its width."""
+    return build("preact_resnet18", num_classes=10, mean=(0.5,) * 3, std=(0.25,) * 3, width=width)
+
+
+def vit_lite() -> nn.Module:
+    """Return the paper's vision transformer, ViT-Lite-7/4."""
+    return build("vit_lite_7_4", num_classes=10, mean=(0.5,) * 3, std=(0.25,) * 3)
+
+
+def pixels(count: int) -> Examples:
+    """Return random images of the size of CIFAR's."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (count, 3, 32, 32), generator=generator, dtype=torch.uint8)
+    labels = torch.randint(0, 10, (count,), generator=generator)
+    return Examples(images, labels, torch.arange(count))
+
+
+def random_data(count: int) -> DataSet:
+    """Return a data set of random pixels, without a validation part."""
+    examples = pixels(count)
+    empty = examples.subset(torch.arange(0))
+    classes = tuple(map(str, range(10)))
+    return DataSet("random pixels", examples, empty, examples, classes, (0.5,) * 3, (0.25,) * 3)
+
+
+def random_batch(size: int = BATCH) -> tuple[Tensor, Tensor]:
+    """Return one batch of random pixels and labels."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(size, 3, 32, 32, generator=generator)
+    return x, torch.randint(0, 10, (size,), generator=generator)
+
+
+def sgd(model: nn.Module) -> torch.optim.Optimizer:
+    """Return the optimizer of the paper's recipe."""
+    return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
+
+
+def training(model: nn.Module, loss: Loss, *, steps: int) -> Work:
+    """Return `steps` training steps of `model` on one batch."""
+    optimizer = sgd(model)
+    x, y = random_batch()
+
+    def run() -> None:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss(model, x, y).backward()
+            optimizer.step()
+
+    return run

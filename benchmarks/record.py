@@ -1,0 +1,72 @@
+"""Thresholds, rows and the table of the docs: what becomes of a measured ratio."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.side_by_side import Ratio
+from nfm.results import Row, read_rows, write_atomically
+
+HERE = Path(__file__).parent
+ROWS = HERE / "rows.jsonl"
+DOCS = HERE.parent / "docs"
+PAGES = {"performance.md": None, "schemes/index.md": "schemes"}  # and the part it shows; None: all
+BEGIN, END = "<!-- table: python -m benchmarks --docs -->", "<!-- end of table -->"
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """The largest ratio allowed, by name; a ratio without one is only reported."""
+
+    at_most: dict[str, float]
+
+    @classmethod
+    def read(cls) -> Thresholds:
+        """Read thresholds.json."""
+        return cls(json.loads((HERE / "thresholds.json").read_text(encoding="utf-8")))
+
+    def verdict(self, ratio: Ratio) -> str:
+        """Tell whether the ratio is allowed."""
+        limit = self.at_most.get(ratio.name)
+        if limit is None:
+            return "(reported)"
+        return f"{'ok' if ratio.median <= limit else 'ABOVE'}: at most {limit:g}"
+
+
+def to_row(ratio: Ratio, thresholds: Thresholds) -> Row:
+    """Return the row of a ratio."""
+    return vars(ratio) | {"kind": "benchmark", "at_most": thresholds.at_most.get(ratio.name)}
+
+
+def write_tables() -> None:
+    """Put the last measurement of every ratio into the pages of the docs."""
+    rows = last_rows()
+    for name, part in PAGES.items():
+        page = DOCS / name
+        before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+        shown = table([row for row in rows if part in (None, row["part"])])
+        write_atomically(page, f"{before}{BEGIN}\n{shown}\n{END}{rest.partition(END)[2]}".encode())
+
+
+def last_rows() -> list[Row]:
+    """Return the last row of each ratio, part by part."""
+    last = {(row["part"], row["name"]): row for row in read_rows(ROWS)}
+    return list(last.values())
+
+
+def table(rows: list[Row]) -> str:
+    """Return rows as a table: the ratio and its quartiles, what is allowed, and the best of either side."""
+    lines = [
+        "| what / against what | ratio | quartiles | at most | n | ours | reference |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        limit = "" if row["at_most"] is None else f"{row['at_most']:g}"
+        best = [f"{row[side]:.3g} {row['unit']}" for side in ("ours", "reference")]
+        spread = f"{row['low']:.3f} to {row['high']:.3f}"
+        cells = [row["name"], f"{row['median']:.3f}", spread, limit, str(row["rounds"]), *best]
+        lines.append(f"| {' | '.join(cells)} |")
+    versions = sorted({f"torch {row['torch']}, {row['threads']} threads, {row['machine']}" for row in rows})
+    return "\n".join([*lines, "", f"Measured with {'; '.join(versions)}."])
