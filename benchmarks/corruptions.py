@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
+from typing import Any
 
 import numpy as np
 import torch
