@@ -49,7 +49,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_certify_writes_rows_and_a_table_and_a_picture(run: Path, capsys: Any) -> None:
     picture = run.parent / "curve.svg"
-    assert main(["certify", str(run), *FEW, "--radii", "0", "0.1", "--picture", str(picture)]) == 0
+    assert main(["certify", str(run), *FEW, "--radii", "0,0.1", "--picture", str(picture)]) == 0
     out = capsys.readouterr().out
     rows = list(read_rows(run / FOLDER / "rows.jsonl"))
     assert len(rows) == 6
@@ -106,7 +106,13 @@ def test_an_interrupted_certification_is_kept(
 
 def test_several_runs_and_sigmas_stand_in_one_table(run: Path, capsys: Any) -> None:
     checkpoint = next((run / "checkpoints").glob("step-*.safetensors"))
-    assert main(["certify", str(run), str(checkpoint), *FEW, "--sigma", "0.1", "0.2"]) == 0
+    picture = run.parent / "curves.png"
+    assert (
+        main(
+            ["certify", "--sigma", "0.1,0.2", *FEW[2:], str(run), str(checkpoint), "--picture", str(picture)]
+        )
+        == 0
+    )
     out = capsys.readouterr().out
     assert out.count("rows: ") == 4
     assert sum(line.startswith("nfm") for line in out.splitlines()) == 4
@@ -120,16 +126,18 @@ def test_several_runs_and_sigmas_stand_in_one_table(run: Path, capsys: Any) -> N
     [
         (["--sigma", "0"], 2, "sigma: expected a deviation above 0"),
         (["--sigma", "nan"], 2, "sigma: expected a deviation above 0"),
+        (["--sigma", "0.1;0.2"], 2, "--sigma: expected numbers with commas between them"),
+        (["--radii", ""], 2, "--radii: expected numbers"),
         (["--alpha", "1.5"], 2, "alpha: expected"),
         (["--n", "5"], 2, "n: expected at least 10 draws"),
         (["--n0", "0"], 2, "n0: expected"),
         (["--limit", "0"], 2, "limit: expected"),
-        (["--radii", "-1"], 2, "radii: expected lengths"),
+        (["--radii=-1"], 2, "radii: expected lengths"),
         (["--batch-size", "0"], 2, "--batch-size: expected"),
         (["--seed", "-1"], 2, "seed: expected"),
         (["--picture", "curve.txt"], 2, "expected a path that ends in"),
         (["--normalisation", "imagnet"], 2, "--normalisation: expected"),
-        (["--sigma", "0.1", "0.2", "--out", "x"], 2, "--out: expected one RUN and one --sigma"),
+        (["--sigma", "0.1,0.2", "--out", "x"], 2, "--out: expected one RUN and one --sigma"),
         (["--data", "no_such_data"], 2, "no_such_data"),
     ],
 )

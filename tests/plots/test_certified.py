@@ -36,7 +36,18 @@ def test_each_scheme_and_sigma_has_a_line() -> None:
     assert axes.get_xlabel() == "radius (l2)"
 
 
-@pytest.mark.parametrize(("key", "value"), [("data", "cifar10"), ("unit", "linf"), ("alpha", 0.05)])
+def test_two_networks_of_one_scheme_are_told_apart() -> None:
+    rows = [*curve(model="aaaabbbbcccc"), *curve(model="ddddeeeeffff"), *curve("erm", model="x")]
+    names = [line.get_label() for line in certified_curves(rows).axes[0].get_lines()]
+    assert names == ["erm, σ=0.25", "nfm aaaabbbb, σ=0.25", "nfm ddddeeee, σ=0.25"]
+    summary = {"abstained": 0.0, "mean_radius": 0.1}
+    text = certified_table([(curve(model=name), summary, []) for name in ("aaaabbbb", "ddddeeee")])
+    assert [line.split("  ")[0] for line in text.splitlines()[4:]] == ["nfm aaaabbbb", "nfm ddddeeee"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("data", "cifar10"), ("unit", "linf"), ("alpha", 0.05), ("draws", 9)]
+)
 def test_what_may_not_be_compared_is_refused(key: str, value: object) -> None:
     with pytest.raises(UsageError, match=f"expected rows of one {key}"):
         certified_curves([*curve(), *curve("erm", **{key: value})])

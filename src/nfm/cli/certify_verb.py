@@ -20,7 +20,7 @@ def add_arguments(options: argparse.ArgumentParser) -> None:
     options.add_argument("sources", nargs="+", metavar="RUN", help=SOURCE)
     add_data_flags(options)
     options.add_argument(
-        "--sigma", type=float, nargs="+", required=True, help="deviation of the noise, in pixels of [0, 1]"
+        "--sigma", required=True, metavar="S,S", help="deviations of the noise, in pixels of [0, 1]"
     )
     options.add_argument("--n", type=int, default=10_000, help="draws that estimate (default 10000)")
     options.add_argument("--n0", type=int, default=100, help="draws that choose the class (default 100)")
@@ -30,7 +30,7 @@ def add_arguments(options: argparse.ArgumentParser) -> None:
     options.add_argument(
         "--limit", type=int, metavar="N", help="certify N examples of the test part (default: all)"
     )
-    options.add_argument("--radii", type=float, nargs="+", metavar="R", help="columns of the table")
+    options.add_argument("--radii", metavar="R,R", help="columns of the table (default: round ones)")
     options.add_argument(
         "--seed", type=int, default=0, help="seed of the noise and of the sample of examples"
     )
@@ -46,7 +46,7 @@ def add_arguments(options: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> None:
     """Certify every run at every sigma; examples certified before are not certified again."""
     from nfm.cli.candidates import find_candidate
-    from nfm.cli.certifying import Options, certify_candidate, check_one, draw, show
+    from nfm.cli.certifying import Options, certify_candidate, check_one, draw, parse_numbers, show
     from nfm.evaluate.certificates import check_radii
     from nfm.evaluate.certify import Smoothing
     from nfm.plots.canvas import check_suffix
@@ -54,9 +54,11 @@ def run(given: argparse.Namespace) -> None:
 
     if given.picture is not None:
         check_suffix(given.picture)
-    check_radii(given.radii)
-    check_one(given.sources, given.sigma, out=given.out, name=given.name)
-    ways = [Smoothing(sigma, given.n, given.n0, given.alpha) for sigma in given.sigma]
+    sigmas = parse_numbers("--sigma", given.sigma)
+    radii = parse_numbers("--radii", given.radii) if given.radii is not None else None
+    check_radii(radii)
+    check_one(given.sources, sigmas, out=given.out, name=given.name)
+    ways = [Smoothing(sigma, given.n, given.n0, given.alpha) for sigma in sigmas]
     requests = [make_request(given, source) for source in given.sources]
     options = Options(
         limit=given.limit, seed=check_seed(given.seed), batch_size=check_batch_size(given), force=given.force,
@@ -67,6 +69,6 @@ def run(given: argparse.Namespace) -> None:
         candidate = find_candidate(request)
         done += [certify_candidate(candidate, how, options) for how in ways]
     certified = [certification for certification, _ in done]
-    print("\n".join([show(certified, given.radii), "", *(f"rows: {out}" for _, out in done)]))
+    print("\n".join([show(certified, radii), "", *(f"rows: {out}" for _, out in done)]))
     if given.picture is not None:
         print(f"picture: {draw(certified, given.picture)}")

@@ -28,6 +28,20 @@ class Options:
     name: str | None = None
 
 
+def parse_numbers(flag: str, text: str) -> list[float]:
+    """Return numbers with commas between them, each once.
+
+    >>> parse_numbers("--sigma", "0.1,0.25")
+    [0.1, 0.25]
+    """
+    try:
+        return list(dict.fromkeys(float(word) for word in text.split(",")))
+    except ValueError:
+        raise UsageError(
+            f"{flag}: expected numbers with commas between them, such as 0.1,0.25, got {text!r}"
+        ) from None
+
+
 def check_one(sources: Sequence[str], sigmas: Sequence[float], *, out: Path | None, name: str | None) -> None:
     """Refuse one folder or one name for several things."""
     if out is not None and len(sources) * len(sigmas) > 1:

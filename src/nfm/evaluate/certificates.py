@@ -47,7 +47,7 @@ def certified_accuracy(rows: Sequence[Row], radii: Sequence[float] | None = None
     check_radii(radii)
     reached = sorted(row["radius"] for row in rows if row["correct"])
     shown = sorted({0.0, *reached}) if radii is None else radii
-    kept = ("scheme", "train_seed", "data", "network", "sigma", "n", "n0", "alpha", "unit")
+    kept = ("scheme", "train_seed", "data", "network", "model", "sigma", "n", "n0", "alpha", "unit")
     about = {key: rows[0][key] for key in kept if key in rows[0]}
     about["draws"] = about.pop("n")
     return [about | _share(radius, reached, len(rows)) for radius in shown]

@@ -156,7 +156,7 @@ def certify(
         certification = Certification(_identity(subject, how), [])
         folder = CertificationFolder(Path(save_to)) if save_to is not None else None
         held = {row["id"]: row for row in folder.open(certification.identity)} if folder else {}
-        about = _about(subject, how, [*problems, *flags]) | dict(tags or {})
+        about = _about(subject, certification.identity, [*problems, *flags]) | dict(tags or {})
         missing = [place for place in order.tolist() if int(examples.ids[place]) not in held]
         for done, place in enumerate(missing, start=1):
             row = _certify(subject, how, place) | about
@@ -213,8 +213,9 @@ def _identity(subject: Subject, how: Smoothing) -> Row:
     }
 
 
-def _about(subject: Subject, how: Smoothing, flags: list[str]) -> Row:
+def _about(subject: Subject, identity: Row, flags: list[str]) -> Row:
+    """Return what every row tells beside its example."""
     protocol = subject.protocol
     scale = protocol.normalisation.scale if isinstance(protocol, Pixel) and protocol.normalisation else None
-    normalised = how.sigma / scale if scale else None
-    return {**asdict(how), "sigma_normalised": normalised, "seed": subject.seed, "flags": flags}
+    normalised = identity["sigma"] / scale if scale else None
+    return identity | {"sigma_normalised": normalised, "flags": flags}

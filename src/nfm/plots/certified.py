@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Line = tuple[Sequence[Row], Row, Sequence[str]]  # a curve, its summary, its flags
-ALIKE = ("data", "unit", "alpha")  # what lines must share to stand in one picture
+ALIKE = ("data", "unit", "alpha", "draws")  # what lines must share to stand in one picture
 
 
 def certified_curves(rows: Iterable[Row], *, title: str | None = None) -> Figure:
@@ -56,16 +57,25 @@ def _lines(rows: Iterable[Row]) -> dict[str, list[Row]]:
         values = {str(row.get(key)) for row in rows}
         if len(values) > 1:
             raise UsageError(f"expected rows of one {key}, got {', '.join(sorted(values))}; draw them apart")
+    names = _names(rows)
     lines: dict[str, list[Row]] = {}
     for row in rows:
-        lines.setdefault(_name(row), []).append(row)
+        lines.setdefault(f"{names[_key(row)]}, σ={row['sigma']:g}", []).append(row)
     return dict(sorted(lines.items()))
 
 
-def _name(row: Row) -> str:
+def _key(row: Row) -> tuple[str, str]:
+    """Return the scheme of a row and the hash of its network, which tells two of one scheme apart."""
     seed = row.get("train_seed")
-    told = row.get("scheme", "model") if not seed else f"{row.get('scheme', 'model')} (seed {seed})"
-    return f"{told}, σ={row['sigma']:g}"
+    scheme = str(row.get("scheme", "model"))
+    return (f"{scheme} (seed {seed})" if seed else scheme), str(row.get("model", ""))
+
+
+def _names(rows: Iterable[Row]) -> dict[tuple[str, str], str]:
+    """Return what each network is called: its scheme, with the hash where two share it."""
+    keys = {_key(row) for row in rows}
+    shared = Counter(name for name, _ in keys)
+    return {(name, model): f"{name} {model[:8]}" if shared[name] > 1 else name for name, model in keys}
 
 
 def _about(row: Row) -> str:
@@ -79,9 +89,10 @@ def _counts(lines: dict[str, list[Row]]) -> str:
 def certified_table(lines: Sequence[Line]) -> str:
     """Return the lines as text, certified accuracy in % at each radius, with every flag."""
     head = ["scheme", "σ", "n", *(f"r>{row['radius']:g}" for row in lines[0][0]), "abstained", "mean radius"]
+    names = _names(curve[0] for curve, _, _ in lines)
     body = [
         [
-            _name(curve[0]).rpartition(",")[0], f"{curve[0]['sigma']:g}", str(curve[0]["n"]),
+            names[_key(curve[0])], f"{curve[0]['sigma']:g}", str(curve[0]["n"]),
             *(f"{100 * row['accuracy']:.1f} [{100 * row['lo']:.1f}, {100 * row['hi']:.1f}]" for row in curve),
             f"{100 * summary['abstained']:.1f}", f"{summary['mean_radius']:.3g}",
         ]
