@@ -21,7 +21,7 @@ from nfm.core.structure import map_tensors, parts, tensors_in
 from nfm.errors import NumericalError, ShapeError, SiteError
 from nfm.method.dry_run import evaluation, watching
 from nfm.method.inputs import as_call, batch_size
-from nfm.method.sites import Site, resolve
+from nfm.method.sites import INPUT, Site, resolve
 
 PASS = 2**20  # features of one pass with derivatives: 64 examples of 16 channels of 32x32
 
@@ -122,6 +122,15 @@ def site_map(model: nn.Module, x: Any, *, site: str) -> SiteMap:
     if len(found) != 1:
         raise SiteError(f"expected one site, {site!r} means {len(found)}: {', '.join(found)}")
     (place,) = found.values()
+    return _map_at(model, x, place)
+
+
+def input_map(model: nn.Module, x: Any) -> SiteMap:
+    """Return the network as a map of its own input, before any normalisation inside it."""
+    return _map_at(model, x, Site(INPUT, ""))
+
+
+def _map_at(model: nn.Module, x: Any, place: Site) -> SiteMap:
     args, kwargs = as_call(map_tensors(Tensor.detach, x))
     size = batch_size(args, kwargs)
     weights = {name: value.detach() for name, value in model.named_parameters()}
@@ -133,9 +142,9 @@ def site_map(model: nn.Module, x: Any, *, site: str) -> SiteMap:
 
     with torch.no_grad(), evaluation(model), sdpa_kernel(SDPBackend.MATH), watching(model, place, keep):
         output = torch.func.functional_call(model, weights, args, kwargs)
-    _check_features(seen, site, size)
+    _check_features(seen, place.name, size)
     return SiteMap(
-        model, place, args, kwargs, weights, seen[0], as_outputs(output, size, site).detach()
+        model, place, args, kwargs, weights, seen[0], as_outputs(output, size, place.name).detach()
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from nfm.theory.mixture import WeightMixture
 from nfm.theory.moments import FeatureMoments, NoiseMoments
 
 ROOM = 2**25  # values of a Jacobian held at once: 128 MB in float32
+MOST = 64  # examples of one pass: more leave the caches, and cost more each
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def gradient_rows(site_map: SiteMap, y: Tensor, *, noise: Noise) -> Iterator[tup
     features, law = FeatureMoments.of(site_map.features), NoiseMoments.of(noise, site_map.features)
     form, targets = form_of(site_map.outputs), targets_of(y.to(site_map.outputs.device), site_map.outputs)
     outputs = site_map.outputs.shape[1]
-    most = max(1, ROOM // (outputs * max(site_map.size, len(features.factor))))
+    most = max(1, min(MOST, ROOM // (outputs * max(site_map.size, len(features.factor)))))
     for part, target in zip(site_map.chunks(most), targets.split(most), strict=True):
         jacobian = part.jacobian()
         yield part, jacobian, _rows(part, jacobian, target, form, features, law)
