@@ -129,6 +129,7 @@ def test_a_limit_measures_fewer_in_a_folder_of_its_own(run: Path, capsys: Any) -
     assert "--limit: expected a number of examples" in told(capsys)
 
 
+@pytest.mark.filterwarnings("ignore:took the wrapper")
 def test_weights_alone_need_a_model_data_and_a_normalisation(
     run: Path, tmp_path: Path, capsys: Any, monkeypatch: Any
 ) -> None:

@@ -80,12 +80,15 @@ class TestSources:
     def test_the_prefixes_of_wrappers_are_stripped(self, tmp_path: Path, prefix: str) -> None:
         state = mlp(seed=1).state_dict()
         torch.save({f"{prefix}{name}": value for name, value in state.items()}, tmp_path / "a.pt")
-        assert_taken(begun(tmp_path / "a.pt"), state)
+        with pytest.warns(UserWarning, match=f"prefix '{prefix}'"):
+            begun_here = begun(tmp_path / "a.pt")
+        assert_taken(begun_here, state)
 
     def test_a_network_whose_own_names_begin_so_keeps_them(self) -> None:
         weights = {"model.head.weight": torch.ones(2, 2)}
         assert unwrapped(weights, ["model.head.weight"]) == weights
-        assert list(unwrapped(weights, ["head.weight"])) == ["head.weight"]  # the control
+        with pytest.warns(UserWarning, match=r"took the wrapper's prefix 'model\.'"):  # the control
+            assert list(unwrapped(weights, ["head.weight"])) == ["head.weight"]
 
 
 class TestHeads:

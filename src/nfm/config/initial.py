@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -101,8 +102,12 @@ def _of_checkpoint(path: Path) -> dict[str, Tensor]:
 
 
 def unwrapped(weights: dict[str, Tensor], own: Collection[str]) -> dict[str, Tensor]:
-    """Return `weights` without the prefixes of wrappers, unless the network's own names begin so."""
+    """Return `weights` without the prefixes of wrappers, told by a warning, unless `own` names begin so."""
     foreign = [prefix for prefix in _WRAPPERS if not all(name.startswith(prefix) for name in own)]
+    taken_off = ""
     while prefix := next((p for p in foreign if weights and all(n.startswith(p) for n in weights)), ""):
         weights = {name.removeprefix(prefix): value for name, value in weights.items()}
+        taken_off += prefix
+    if taken_off:
+        warnings.warn(f"took the wrapper's prefix {taken_off!r} off the names of the weights", stacklevel=2)
     return weights
