@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from nfm.reproduce.families import family_table
 from nfm.reproduce.jobs import jobs_of
-from nfm.reproduce.measuring import MEASURES, suite_of
+from nfm.reproduce.kinds import MEASURES
+from nfm.reproduce.measuring import suite_of
 from nfm.reproduce.records import EPOCH, RUN, Record
 from nfm.reproduce.statistics import over_runs
 from nfm.reproduce.study import SCALES, Line, Measure, Study
@@ -23,7 +25,8 @@ def rows_of(study: Study, scale: str, claims: Path) -> list[Row]:
     """Return all rows of a study at a scale, each with the arm it is of and the seed of its training."""
     found = []
     for job in jobs_of(study, scale):
-        tags = {"arm": job.line.arm.name, "scheme": job.line.arm.title, "train_seed": job.seed}
+        arm = job.line.arm
+        tags = {"arm": arm.name, "scheme": arm.title, "of": arm.of, "train_seed": job.seed}
         found += [{**row, **tags} for row in Record.of(claims, job).rows()]
     return found
 
@@ -58,6 +61,8 @@ def scale_claim(study: Study, scale: str, rows: Sequence[Row]) -> Row:
             study, lines, measure, [row for row in rows if row.get("measure") == measure.key]
         )
     ]
+    if "training" in study.figures:
+        tables.append(training_table(lines, rows))
     made = sorted({row["made_by"].get("commit") or "unknown" for row in rows if row["kind"] == RUN})
     return {"tables": tables, "runs": _runs(rows), "commits": made, "training": _training(lines, rows)}
 
@@ -68,7 +73,7 @@ def _tables(study: Study, lines: Sequence[Line], measure: Measure, rows: list[Ro
         return []
     if measure.suite in MEASURES:
         return [{"measure": measure.key, **SUMMARIES[measure.suite](lines, rows)}]
-    if measure.suite != study.table:
+    if measure.suite not in study.tables:
         return []
     data = list(dict.fromkeys(row["data"] for row in rows))
     make = family_table if measure.suite.startswith("corruptions") else cell_table
@@ -113,6 +118,21 @@ def _line(line: Line, keys: Sequence[tuple[str, float]], rows: Sequence[Row], *,
     return told
 
 
+def training_table(lines: Sequence[Line], rows: Sequence[Row]) -> Row:
+    """Return the errors of each arm after its last epoch, on training examples and on watched test images."""
+    told = []
+    for line in lines:
+        own = [row for row in rows if row["kind"] == EPOCH and row["arm"] == line.arm.name]
+        last = list({row["train_seed"]: row for row in own if "validation_accuracy" in row}.values())
+        if last:
+            told.append({
+                "arm": line.arm.name, "label": line.arm.title, "epochs": last[0]["epoch"] + 1, "seeds": len(last),
+                "train_error": round(1 - fmean(row["probe_accuracy"] for row in last), 4),
+                "test_error": round(1 - fmean(row["validation_accuracy"] for row in last), 4),
+            })  # fmt: skip
+    return {"kind": "training", "lines": told}
+
+
 def _runs(rows: Sequence[Row]) -> Row:
     """Return the seeds that each arm was trained with."""
     seeds: dict[str, list[int]] = {}
@@ -130,7 +150,7 @@ def _training(lines: Sequence[Line], rows: Sequence[Row]) -> Row:
         last = {row["train_seed"]: row for row in own if row["kind"] == EPOCH}
         minutes = [row["seconds"] / 60 for row in own if row["kind"] == RUN and not row["resumed"]]
         if last:
-            probe = sum(row["probe_accuracy"] for row in last.values()) / len(last)
+            probe = fmean(row["probe_accuracy"] for row in last.values())
             told[line.arm.name] = {
                 "probe_accuracy": round(probe, 4),
                 "minutes": [round(m, 1) for m in minutes],

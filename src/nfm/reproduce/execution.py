@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+
+import torch
 
 from nfm.config.build import build_run
 from nfm.config.runs import to_recipe
 from nfm.data.examples import DataSet, empty_like
 from nfm.errors import EnvironmentProblem
 from nfm.reproduce.jobs import Job, placed
-from nfm.reproduce.measuring import Trained, chosen, take
+from nfm.reproduce.kinds import take
+from nfm.reproduce.measuring import Trained, chosen
 from nfm.reproduce.records import EPOCH, RUN, Record
 from nfm.results import Row, provenance
 from nfm.train.fit import Fit, fit
@@ -36,13 +40,25 @@ class Places:
 
 def do_jobs(jobs: Sequence[Job], places: Places) -> None:
     """Do every job that is not done. Among processes of torchrun: train only, for one process measures."""
-    with joined(places.device) as ranks:
+    with _few_threads(jobs), joined(places.device) as ranks:
         for place, job in enumerate(jobs, start=1):
             if ranks.first:
                 tell(f"[{place}/{len(jobs)}] {job.line.arm.name}, seed {job.seed}: {job.name}")
             do_job(job, places, ranks)
         if ranks.world > 1 and ranks.first:
             tell("trained; the same command without torchrun measures")
+
+
+@contextmanager
+def _few_threads(jobs: Sequence[Job]) -> Iterator[None]:
+    """Compute on one thread where all runs are tiny: faster, and the same bits on any number of cores."""
+    before = torch.get_num_threads()
+    if all(job.line.scale.together for job in jobs):
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def do_job(job: Job, places: Places, ranks: Ranks) -> None:
@@ -90,6 +106,8 @@ def training_rows(job: Job, made: Fit, *, seconds: float) -> list[Row]:
         "resumed": made.resumed, "made_by": provenance(),
     }  # fmt: skip
     epochs = [row for row in made.rows if row["kind"] == EPOCH]
+    if job.line.scale.together:
+        head, epochs = {**head, "config": job.chosen}, epochs[-1:]
     return [
         head,
         *({"kind": EPOCH} | {name: row[name] for name in MEASURED_EPOCH if name in row} for row in epochs),

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from nfm.evaluate.corruptions import CORRUPTIONS
+from nfm.plots.boundaries import boundaries
 from nfm.plots.canvas import save_figure
 from nfm.plots.corruptions import corruption_bars
 from nfm.plots.curves import curves
+from nfm.plots.dots import accuracy_dots
+from nfm.plots.features import feature_images
+from nfm.plots.losses import loss_curves
 from nfm.plots.training import training_comparison
 from nfm.registry import Registry
+from nfm.reproduce.bayes import bayes_radius
 from nfm.reproduce.records import EPOCH
 from nfm.reproduce.study import Study
 from nfm.results import Row
@@ -66,3 +72,36 @@ def _training(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
     epochs = [row for row in rows if row["kind"] == EPOCH]
     if epochs:
         yield "training", training_comparison(epochs, title=title)
+
+
+@FIGURES.register("dots")
+def _dots(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
+    for name, own in _measured(rows, "cifar").items():
+        yield f"dots-{name}", accuracy_dots(own, title=f"{title}: {name}")
+
+
+@FIGURES.register("boundaries")
+def _boundaries(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
+    drawn = [row for row in rows if row["kind"] == "boundary" and not row["of"]]
+    if drawn:
+        captions = {row["scheme"]: f"{row['scheme']} ({_mean(rows, row['arm']):.1f}%)" for row in drawn}
+        yield "boundaries", boundaries(drawn, radius=bayes_radius(), captions=captions, title=title)
+
+
+def _mean(rows: Sequence[Row], arm: str) -> float:
+    """Return the mean accuracy of an arm of the toy task over its seeds, in %."""
+    return 100 * fmean(row["accuracy"] for row in rows if row["kind"] == "toy" and row["arm"] == arm)
+
+
+@FIGURES.register("losses")
+def _losses(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
+    losses = [row for row in rows if row["kind"] == "taylor"]
+    if losses:
+        yield "losses", loss_curves(losses, title=title)
+
+
+@FIGURES.register("features")
+def _features(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
+    images = [row for row in rows if row["kind"] == "feature"]
+    if images:
+        yield "features", feature_images(images, title=title)

@@ -6,7 +6,7 @@ from nfm.errors import EnvironmentProblem
 from nfm.reproduce.claims import rows_of, write_claim
 from nfm.reproduce.execution import Places, tell
 from nfm.reproduce.figures import draw_figures
-from nfm.reproduce.layout import show_table
+from nfm.reproduce.kinds import show_table
 from nfm.reproduce.pages import IMAGES
 from nfm.reproduce.study import Study
 

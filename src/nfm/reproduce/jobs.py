@@ -16,6 +16,7 @@ from nfm.data.places import search_path
 from nfm.errors import ConfigError, DataError, UsageError, did_you_mean
 from nfm.reproduce.reading import overlaid
 from nfm.reproduce.study import Line, Measure, Study
+from nfm.results import Row
 
 # Where data lies and how often it is saved changes no result.
 IRRELEVANT = {"data": ("root", "download"), "train": ("workers", "checkpoint_seconds", "log_every")}
@@ -43,16 +44,20 @@ class Job:
 
     @property
     def key(self) -> str:
-        """A hash of the settings that are not the default, but for what changes no result."""
+        """A hash of what was chosen."""
+        text = json.dumps({**self.chosen, "watch": self.line.scale.watch}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+    @property
+    def chosen(self) -> Row:
+        """The settings that are not the default, by dotted key, but for those that change no result."""
         told = dataclasses.asdict(self.config)
-        chosen = {
+        return {
             f"{part}.{name}": value
             for part, default in dataclasses.asdict(Config()).items()
             for name, value in told[part].items()
             if value != default[name] and name not in IRRELEVANT.get(part, ())
         }
-        text = json.dumps({**chosen, "watch": self.line.scale.watch}, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
 def jobs_of(

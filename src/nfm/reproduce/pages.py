@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nfm.errors import DataError
-from nfm.reproduce.layout import show_table
+from nfm.reproduce.kinds import show_table
 from nfm.results import Row, write_atomically
 
 IMAGES = Path("images/results")

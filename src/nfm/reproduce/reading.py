@@ -22,7 +22,7 @@ class Page:
     title: str = ""
     source: str = ""
     base: str = ""
-    table: str = ""
+    tables: tuple[str, ...] = ()
     figures: tuple[FigureName, ...] = ()
     notes: tuple[str, ...] = ()
     small: dict[str, Any] = field(default_factory=dict)
@@ -62,7 +62,7 @@ def read_study(path: Path) -> Study:
     lines = {name: (*_taken(taken, name), *_own(arms, scales[name], name)) for name in SCALES}
     return Study(
         path.stem, page.title, page.source, head_of(path), lines["small"], lines["full"], scales,
-        page.table, page.figures, page.notes,
+        page.tables, page.figures, page.notes,
     )  # fmt: skip
 
 
@@ -88,13 +88,34 @@ def _scale(name: ScaleName, page: Page, errors: list[str]) -> Scale:
     base = find_study(page.base).scales[name]
     return dataclasses.replace(
         own, seeds=own.seeds or base.seeds, run=overlaid(base.run, own.run), watch=own.watch or base.watch,
-        measures=tuple(dict.fromkeys((*base.measures, *measures))), needs=own.needs or base.needs,
+        measures=measures or base.measures, needs=own.needs or base.needs,
         new_data=own.new_data or base.new_data,
     )  # fmt: skip
 
 
 def _own(arms: list[Arm], scale: Scale, name: ScaleName) -> list[Line]:
-    return [Line(arm, scale, name) for arm in arms if name in arm.scales]
+    every = [one for arm in arms for one in (arm, *_with_settings(arm))]
+    return [Line(arm, scale, name) for arm in every if name in arm.scales]
+
+
+def _with_settings(arm: Arm) -> list[Arm]:
+    """Return one more arm for each of its settings, named after what differs."""
+    return [
+        dataclasses.replace(
+            arm, name=f"{arm.name}#{place}", change=overlaid(arm.change, settings), settings=(), of=arm.name,
+            published=(), note=_told(settings),
+        )
+        for place, settings in enumerate(arm.settings, start=1)
+    ]  # fmt: skip
+
+
+def _told(table: Mapping[str, Any]) -> str:
+    """Return a nested table as words: ``noise.add 0.1, alpha 2``."""
+    words = []
+    for key, value in table.items():
+        inner = _told(value) if isinstance(value, Mapping) else f"{key} {value}"
+        words.append(inner)
+    return ", ".join(words)
 
 
 def _taken(taken: list[Take], name: ScaleName) -> list[Line]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,18 +22,23 @@ KEPT = (
 
 @dataclass(frozen=True)
 class Record:
-    """The rows of one run: its settings, its epochs, and the cells of each measure that is finished."""
+    """The rows of one run: its settings, its epochs, and the cells of each measure that is finished.
+
+    A file has one run, or many tiny ones, told apart by `run`.
+    """
 
     path: Path
+    run: str
 
     @classmethod
     def of(cls, claims: Path, job: Job) -> Record:
         """Return the record of a job."""
-        return cls(claims / "rows" / job.line.name / f"{job.name}.jsonl")
+        file = job.line.scale.together or job.name
+        return cls(claims / "rows" / job.line.name / f"{file}.jsonl", job.name)
 
     def rows(self) -> list[Row]:
-        """Return all rows; none where there is no file."""
-        return list(read_rows(self.path)) if self.path.exists() else []
+        """Return the rows of the run; none where there is no file."""
+        return [row for row in _rows(self.path) if row["run"] == self.run]
 
     def missing(self, measures: Iterable[Measure]) -> list[Measure]:
         """Return the measures that are not in the file yet."""
@@ -41,13 +47,27 @@ class Record:
 
     def add(self, rows: Iterable[Row]) -> None:
         """Add rows, all or none: a reader sees the old file or the new one."""
-        lines = [to_line(row) for row in (*self.rows(), *map(rounded, rows))]
-        write_atomically(self.path, "".join(lines).encode())
+        new = [{**rounded(row), "run": self.run} for row in rows]
+        write_atomically(self.path, "".join(map(to_line, (*_rows(self.path), *new))).encode())
 
     def begin(self, rows: Iterable[Row]) -> None:
         """Write the rows of the training, unless they are there."""
         if not any(row["kind"] == RUN for row in self.rows()):
             self.add(rows)
+
+
+def _rows(path: Path) -> Sequence[Row]:
+    """Return all rows of a file, read again only where it changed: a file may hold a thousand runs."""
+    try:
+        told = path.stat()
+    except FileNotFoundError:
+        return ()
+    return _read(path, told.st_mtime_ns, told.st_size, told.st_ino)
+
+
+@functools.lru_cache(maxsize=4)
+def _read(path: Path, *version: int) -> tuple[Row, ...]:
+    return tuple(read_rows(path))
 
 
 def rounded(row: Row) -> Row:

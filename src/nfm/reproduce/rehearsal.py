@@ -18,7 +18,7 @@ from nfm.errors import DataError, NumericalError
 from nfm.randomness import fold, torch_generator
 from nfm.reproduce.execution import Places
 from nfm.reproduce.jobs import Job, placed
-from nfm.reproduce.measuring import check_measure
+from nfm.reproduce.kinds import check_measure
 from nfm.reproduce.study import Study
 
 BATCH = 4

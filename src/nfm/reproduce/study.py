@@ -10,7 +10,7 @@ from nfm.errors import UsageError, did_you_mean
 ScaleName = Literal["small", "full"]
 SCALES: tuple[ScaleName, ...] = get_args(ScaleName)
 FigureName = Literal[
-    "curves", "attacks", "corruptions", "training", "boundaries", "taylor", "features", "bars"
+    "curves", "attacks", "corruptions", "training", "boundaries", "losses", "features", "dots"
 ]
 
 
@@ -33,7 +33,8 @@ class Scale:
     """One size of a study. `run` is what all arms share, as a recipe of `nfm train` says it.
 
     `watch` test images are measured after each epoch (for error curves; nothing is chosen by them). With
-    `new_data` each seed draws a data set of its own, too. `needs` tells what to put where.
+    `new_data` each seed draws a data set of its own, too. `together` keeps the rows of all runs in one file, for
+    hundreds of tiny ones. `needs` tells what to put where.
     """
 
     time: str = ""
@@ -42,6 +43,7 @@ class Scale:
     measures: tuple[Measure, ...] = ()
     watch: int = 0
     new_data: bool = False
+    together: str = ""
     needs: str = ""
 
 
@@ -51,7 +53,8 @@ class Arm:
 
     `method` and `change` are laid over the scale's `run`, then `small` at that scale alone. `seeds` is the most
     seeds at the small scale (0: all). `published` stands in the order of the table's columns; `errors` tells
-    what is known to be wrong with it, by the number of the column counted from 0, or ``row``.
+    what is known to be wrong with it, by the number of the column counted from 0, or ``row``. Each of `settings` is
+    laid over the arm to make another one, `of` it, among which one may be chosen by validation.
     """
 
     name: str
@@ -64,6 +67,9 @@ class Arm:
     scales: tuple[ScaleName, ...] = SCALES
     published: tuple[float, ...] = ()
     errors: dict[str, str] = field(default_factory=dict)
+    settings: tuple[dict[str, Any], ...] = ()
+    of: str = ""
+    note: str = ""
 
     @property
     def title(self) -> str:
@@ -96,7 +102,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Study:
-    """One table or figure. `table` is the suite whose cells are the columns; `figures` what is drawn."""
+    """One table or figure. `tables` are the suites that are shown; `figures` what is drawn."""
 
     id: str
     title: str
@@ -105,7 +111,7 @@ class Study:
     small: tuple[Line, ...]
     full: tuple[Line, ...]
     scales: dict[str, Scale]
-    table: str = ""
+    tables: tuple[str, ...] = ()
     figures: tuple[FigureName, ...] = ()
     notes: tuple[str, ...] = ()
 

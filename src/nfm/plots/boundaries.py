@@ -1,0 +1,67 @@
+"""Rows of boundaries -> what a classifier of the plane learned: one panel a scheme, with a circle to compare."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nfm.errors import UsageError
+from nfm.plots.canvas import FAINT, INK, PALETTE, new_figure
+from nfm.results import Row
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ACROSS = 4
+
+
+def boundaries(rows: Sequence[Row], *, radius: float, captions: dict[str, str], title: str) -> Figure:
+    """Return a figure of rows with scheme, extent, side, inner (in %), points and labels.
+
+    The first panel shows the data; in each other one the shades are the probability of the inner class, the line is the
+    boundary, the dashed circle of `radius` the best possible one. `captions` stand above, by scheme.
+    """
+    if not rows:
+        raise UsageError("expected rows of boundaries, got none")
+    lines = math.ceil((len(rows) + 1) / ACROSS)
+    figure = new_figure(width=2.6 * ACROSS, height=0.5 + 2.75 * lines)
+    panels = list(figure.subplots(lines, ACROSS, squeeze=False).flat)
+    _points(panels[0], rows[0], size=6)
+    _finish(panels[0], rows[0], radius, "training data, best boundary")
+    for axes, row in zip(panels[1:], rows, strict=False):
+        _shade(axes, row)
+        _finish(axes, row, radius, captions.get(row["scheme"], str(row["scheme"])))
+    for axes in panels[len(rows) + 1 :]:
+        axes.set_axis_off()
+    figure.suptitle(title, fontsize=11, color=INK, x=0.01, ha="left")
+    return figure
+
+
+def _shade(axes: Axes, row: Row) -> None:
+    ticks = np.linspace(-row["extent"], row["extent"], row["side"])
+    inner = np.array(row["inner"]).reshape(row["side"], row["side"]) / 100
+    axes.contourf(ticks, ticks, inner, levels=np.linspace(0, 1, 11), cmap="RdBu_r", alpha=0.55)
+    axes.contour(ticks, ticks, inner, levels=[0.5], colors=INK, linewidths=1.4)
+    _points(axes, row, size=2)
+
+
+def _points(axes: Axes, row: Row, *, size: float) -> None:
+    points, labels = np.array(row["points"]), np.array(row["labels"])
+    for label, colour in ((0, PALETTE[0]), (1, PALETTE[1])):
+        x, y = points[labels == label].T
+        axes.scatter(x, y, s=size, color=colour, linewidths=0)
+
+
+def _finish(axes: Axes, row: Row, radius: float, caption: str) -> None:
+    angle = np.linspace(0, 2 * np.pi, 200)
+    axes.plot(radius * np.cos(angle), radius * np.sin(angle), linestyle="--", color=FAINT, linewidth=1.1)
+    axes.set_xlim(-row["extent"], row["extent"])
+    axes.set_ylim(-row["extent"], row["extent"])
+    axes.set_aspect("equal")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.set_title(caption, fontsize=8.5, color=INK)
