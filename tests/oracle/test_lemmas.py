@@ -9,8 +9,9 @@ import torch
 
 from comparing import assert_close
 from nfm.core.mixing import Pairing, mix
-from nfm.core.noise import draw_values, perturb
+from nfm.core.noise import perturb
 from nfm.core.operator import pairing_of
+from nfm.core.streams import draw_values
 from nfm.core.weights import sample_beta
 
 CPU = torch.device("cpu")

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from comparing import assert_different, assert_same
-from nfm.core.noise import draw_values
+from nfm.core.streams import draw_values
 from nfm.core.weights import sample_beta
 from nfm.randomness import fold
 from nfm.train.optim import Optimizer
@@ -42,8 +42,8 @@ def noisy_mixture(
     h: Tensor, *, key: int, weight: float, partner: Tensor, noise: tuple[float, float]
 ) -> Tensor:
     """Return (1 + mult * xi) * (weight * h + (1 - weight) * h[partner]) + add * xi'."""
-    # A weight with the feature's dimensions: torch rounds otherwise for a number without any.
-    mixed = h if weight == 1 else torch.lerp(h[partner], h, torch.full([1] * h.ndim, weight))
+    own = torch.tensor(weight)  # rounded to float32 before the rest of 1 is taken
+    mixed = h if weight == 1 else own * h + (1 - own) * h[partner]
     for name, level in (("mult", noise[1]), ("add", noise[0])):
         if level:
             xi = draw_values("gaussian", tuple(h.shape), fold(fold(fold(key, "noise", 0), 0), name), h.device)

@@ -33,23 +33,38 @@ class Pairing:
         """Tell whether each example has a weight of its own."""
         return self.weight.ndim > 0
 
+    @functools.cached_property
+    def unmixed(self) -> bool:
+        """Tell whether every example stays as it is."""
+        return not self.per_sample and bool(self.weight == 1)
+
+    @functools.cached_property
+    def inverse(self) -> Tensor:
+        """The permutation back [n]: example inverse[i] was mixed with example i."""
+        return torch.argsort(self.partner)
+
+    def parts(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Return the parts of the example itself and of its partner, [1] or [n], rounded to `dtype`."""
+        own = self.weight.to(dtype).reshape(-1)
+        return own, 1 - own
+
 
 def mix(h: Tensor, pairing: Pairing) -> Tensor:
     """Return weight * h + (1 - weight) * h[partner], example by example; exact at weights 0 and 1."""
     check_batch(h, len(pairing))
-    if not pairing.per_sample and pairing.weight == 1:
+    if pairing.unmixed:
         return h
-    return torch.lerp(h[pairing.partner.to(h.device)], h, _against(pairing.weight, h))
+    own, other = (_against(part, h) for part in pairing.parts(h.dtype))
+    return own * h + other * h[pairing.partner.to(h.device)]
 
 
 def mix_transposed(g: Tensor, pairing: Pairing) -> Tensor:
     """Return the gradient of `mix` for the gradient `g` of its output: the transposed map."""
     check_batch(g, len(pairing))
-    if not pairing.per_sample and pairing.weight == 1:
+    if pairing.unmixed:
         return g
-    weight = _against(pairing.weight, g)
-    inverse = torch.argsort(pairing.partner).to(g.device)
-    return weight * g + ((1 - weight) * g)[inverse]
+    own, other = (_against(part, g) for part in pairing.parts(g.dtype))
+    return own * g + (other * g)[pairing.inverse.to(g.device)]
 
 
 def check_batch(h: Tensor, expected: int) -> None:

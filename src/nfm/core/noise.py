@@ -8,34 +8,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-import torch
 from torch import Tensor
 
+from nfm.core.laws import LAWS
 from nfm.core.weights import sample_beta
 from nfm.errors import UsageError, did_you_mean
-from nfm.randomness import fold, numpy_generator, torch_generator
+from nfm.randomness import fold, numpy_generator
 
-BLOCK = 2**14  # elements drawn from one key: a generator each, so that blocks can be drawn in any order
 SCALE_SHAPES = (2.0, 5.0)  # the authors' code: level * Beta(2, 5), one draw a batch (ledger, row 1)
 
 LawName = Literal["gaussian", "uniform", "rademacher"]
 ScaleName = Literal["fixed", "beta", "uniform"]
 Granularity = Literal["element", "channel", "sample"]
-
-
-@dataclass(frozen=True)
-class Law:
-    """A zero-mean law of one noise value: how to fill a tensor with it, and its root mean square."""
-
-    fill: Callable[[Tensor, torch.Generator], Tensor]
-    rms: float
-
-
-LAWS: dict[str, Law] = {
-    "gaussian": Law(lambda out, generator: out.normal_(generator=generator), 1.0),
-    "uniform": Law(lambda out, generator: out.uniform_(-1.0, 1.0, generator=generator), 1 / math.sqrt(3)),
-    "rademacher": Law(lambda out, generator: out.bernoulli_(0.5, generator=generator).mul_(2).sub_(1), 1.0),
-}
 
 
 @dataclass(frozen=True)
@@ -155,23 +139,6 @@ class Noise:
         settings += [f"granularity={self.granularity}"] if self.granularity != "element" else []
         settings += ["relative"] if self.relative else []
         return f"Noise({', '.join(settings)}; rms {', '.join(f'{rms:.3g}' for rms in self.rms())})"
-
-
-def draw_values(law: str, shape: tuple[int, ...], key: int, device: torch.device) -> Tensor:
-    """Draw contiguous float32 values of `law`: the same for every dtype and memory format of the feature."""
-    values = torch.empty(shape, dtype=torch.float32, device=device)
-    fill = LAWS[law].fill
-    if device.type != "cpu":
-        return fill(values, torch_generator(key, device))
-    for index, block in enumerate(values.view(-1).split(BLOCK)):
-        fill(block, torch_generator(fold(key, index)))
-    return values
-
-
-def noise_shape(shape: tuple[int, ...], granularity: str) -> tuple[int, ...]:
-    """Return the shape of the values that a feature of `shape` needs; it broadcasts against it."""
-    kept = {"element": len(shape), "channel": 2, "sample": 1}[granularity]
-    return tuple(size if axis < kept else 1 for axis, size in enumerate(shape))
 
 
 def perturb(h: Tensor, *, add: Tensor | None, mult: Tensor | None) -> Tensor:

@@ -10,16 +10,20 @@ x: its gradient is the transposed linear part, which is an operator too, and so 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from nfm.core import blocks, compiled
 from nfm.core.affine_operator import register_affine
+from nfm.core.kernel import kernel_in_use
 from nfm.core.mixing import Pairing, mix, mix_transposed
-from nfm.core.noise import draw_values, noise_shape, perturb
+from nfm.core.noise import perturb
+from nfm.core.noise_plan import NoisePlan
 from nfm.core.receipts import RECEIPTS
+from nfm.core.streams import draw_source, stream_of
 from nfm.core.weights import sample_weights
 from nfm.errors import ShapeError
 from nfm.randomness import fold, torch_generator
@@ -29,7 +33,6 @@ _SETTINGS = (
     "bool per_sample, bool dominant, str add_law, str mult_law, "
     "str granularity, float sparsity, bool relative, int stream"
 )
-_HALF = (torch.float16, torch.bfloat16)
 
 
 def pairing_of(key: int, size: int, numbers: Tensor, *, per_sample: bool, dominant: bool) -> Pairing:
@@ -45,26 +48,45 @@ def pairing_of(key: int, size: int, numbers: Tensor, *, per_sample: bool, domina
     )
 
 
+def plan_of(
+    numbers: Tensor, key: int, *, add_law: str, mult_law: str, granularity: str, sparsity: float
+) -> NoisePlan:
+    """Return the noises of `key` at the levels of `numbers`, not drawn yet."""
+    _, _, _, add, mult = numbers.tolist()
+    return NoisePlan.of(
+        key, (add, mult), add_law=add_law, mult_law=mult_law, granularity=granularity, sparsity=sparsity
+    )
+
+
 def noise_of(
     x: Tensor, numbers: Tensor, key: int, *, add_law: str, mult_law: str, granularity: str, sparsity: float
-) -> Iterator[Tensor | None]:
-    """Yield the additive and the multiplicative noise for `x`, levels included, None at level 0."""
-    _, _, _, *levels = numbers.tolist()
-    shape = noise_shape(tuple(x.shape), granularity)
-    touched = None
-    if sparsity and any(levels):
-        touched = draw_values("uniform", shape, fold(key, "sparsity"), x.device).add_(1) >= 2 * sparsity
-    for name, law, level in (("add", add_law, levels[0]), ("mult", mult_law, levels[1])):
-        if not level:
-            yield None
-            continue
-        values = draw_values(law, shape, fold(key, name), x.device).mul_(level)
-        yield values if touched is None else values.mul_(touched)
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return the additive and the multiplicative noise for `x`, levels included, None at level 0."""
+    return _drawn(
+        x,
+        plan_of(numbers, key, add_law=add_law, mult_law=mult_law, granularity=granularity, sparsity=sparsity),
+    )
 
 
-def _unpack(key: Tensor, stream: int) -> tuple[int, int, int]:
-    pairing_key, noise_key, serial = key.tolist()
-    return pairing_key, fold(noise_key, stream), serial
+def _drawn(x: Tensor, plan: NoisePlan) -> tuple[Tensor | None, Tensor | None]:
+    shape = plan.shape(tuple(x.shape))
+    return plan.draw(lambda source: draw_source(source, shape, x.device))
+
+
+def mix_noise(x: Tensor, pairing: Pairing, plan: NoisePlan) -> Tensor:
+    """Return `x` mixed and perturbed, as the equations say it: for other devices, and the oracle of the fast ways."""
+    add, mult = _drawn(x, plan)
+    return _same_layout(perturb(mix(_wide(x), pairing), add=add, mult=mult), x)
+
+
+def mix_noise_transposed(g: Tensor, pairing: Pairing, plan: NoisePlan) -> Tensor:
+    """Return the gradient of x for the gradient `g` of the output of `mix_noise`."""
+    _, mult = _drawn(g, plan.linear_part())
+    return _same_layout(mix_transposed(perturb(_wide(g), add=None, mult=mult), pairing), g)
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in blocks.HALF else x
 
 
 def _same_layout(values: Tensor, like: Tensor) -> Tensor:
@@ -72,35 +94,49 @@ def _same_layout(values: Tensor, like: Tensor) -> Tensor:
     return torch.empty_like(like).copy_(values)
 
 
+def deviation(x: Tensor) -> float:
+    """Return the standard deviation over all elements; rows first, so that threads do not change its bits."""
+    rows = _wide(x) if x.ndim > 1 else _wide(x)[None]
+    variance, mean = torch.var_mean(rows, dim=tuple(range(1, rows.ndim)), correction=0)
+    return float((variance.double().mean() + mean.double().var(correction=0)).sqrt())
+
+
 def _forward(
     x: Tensor, numbers: Tensor, key: Tensor, per_sample: bool, dominant: bool, add_law: str, mult_law: str,
     granularity: str, sparsity: float, relative: bool, stream: int,
 ) -> Tensor:  # fmt: skip
-    pairing_key, noise_key, serial = _unpack(key, stream)
+    pairing_key, noise_key, serial = key.tolist()
     if stream == 0:
         RECEIPTS.stamp(serial, x.shape)
     pairing = pairing_of(pairing_key, len(x), numbers, per_sample=per_sample, dominant=dominant)
-    add, mult = noise_of(
-        x, numbers, noise_key, add_law=add_law, mult_law=mult_law, granularity=granularity, sparsity=sparsity
-    )
-    h = x.float() if x.dtype in _HALF else x
-    if relative and add is not None:
-        add.mul_(h.std(correction=0).to(add.dtype))
-    return _same_layout(perturb(mix(h, pairing), add=add, mult=mult), x)
+    plan = plan_of(
+        numbers, fold(noise_key, stream),
+        add_law=add_law, mult_law=mult_law, granularity=granularity, sparsity=sparsity,
+    )  # fmt: skip
+    if relative and plan.add is not None:
+        plan = replace(plan, scale=deviation(x))
+    if x.device.type != "cpu":
+        return mix_noise(x, pairing, plan)
+    if kernel_in_use() == "c" and compiled.carries(x, plan):
+        return compiled.mix_noise(x, pairing, plan)
+    return blocks.mix_noise(x, pairing, plan, stream_of(plan.shape(tuple(x.shape))))
 
 
 def _transposed(
     g: Tensor, numbers: Tensor, key: Tensor, per_sample: bool, dominant: bool, add_law: str, mult_law: str,
     granularity: str, sparsity: float, relative: bool, stream: int,
 ) -> Tensor:  # fmt: skip
-    pairing_key, noise_key, _ = _unpack(key, stream)
+    pairing_key, noise_key, _ = key.tolist()
     pairing = pairing_of(pairing_key, len(g), numbers, per_sample=per_sample, dominant=dominant)
-    _, mult = noise_of(
-        g, linear_part(numbers), noise_key,
+    plan = plan_of(
+        numbers, fold(noise_key, stream),
         add_law=add_law, mult_law=mult_law, granularity=granularity, sparsity=sparsity,
     )  # fmt: skip
-    h = g.float() if g.dtype in _HALF else g
-    return _same_layout(mix_transposed(perturb(h, add=None, mult=mult), pairing), g)
+    if g.device.type != "cpu":
+        return mix_noise_transposed(g, pairing, plan)
+    if kernel_in_use() == "c" and compiled.carries(g, plan):
+        return compiled.mix_noise_transposed(g, pairing, plan)
+    return blocks.mix_noise_transposed(g, pairing, plan, stream_of(plan.shape(tuple(g.shape))))
 
 
 def linear_part(numbers: Tensor) -> Tensor:

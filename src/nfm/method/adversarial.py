@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from nfm.core.mixing import Criterion
-from nfm.core.noise import draw_values
 from nfm.core.norms import NORMS
+from nfm.core.streams import draw_values
 from nfm.errors import ShapeError, UsageError
 from nfm.method.gradients import Mode, check_mode, pixel_gradient, probing
 from nfm.method.pixels import check_pixels

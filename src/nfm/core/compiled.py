@@ -1,0 +1,123 @@
+"""The compiled kernel, ``kernel.c``: found, checked and called. The package builds it where there is a C compiler.
+
+It works on float32 features on the CPU, contiguous or channels last. A call lets go of Python's lock, makes its
+threads and ends them, so a process may be forked at any time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from nfm.core.mixing import Pairing
+from nfm.core.noise_plan import NoisePlan, Source
+from nfm.core.pages import fresh_like
+
+LIBRARY = Path(__file__).with_name("_kernel.so")
+SOURCE = Path(__file__).with_name("kernel.c")
+LAWS = {"gaussian": 0, "uniform": 1, "rademacher": 2}  # as in kernel.c
+SILENT = -1
+ELEMENTS_A_THREAD = 2**15  # fewer are done sooner than a thread is made
+
+
+class _Noise(ctypes.Structure):
+    _fields_ = (
+        ("key", ctypes.c_uint64), ("level", ctypes.c_float), ("scale", ctypes.c_float), ("law", ctypes.c_int32),
+    )  # fmt: skip
+
+
+class _Job(ctypes.Structure):
+    _fields_ = (
+        ("out", ctypes.c_void_p), ("input", ctypes.c_void_p), ("other", ctypes.c_void_p),
+        ("own_part", ctypes.c_void_p), ("other_part", ctypes.c_void_p), ("starts", ctypes.c_void_p),
+        ("examples", ctypes.c_int64), ("size", ctypes.c_int64), ("channels", ctypes.c_int64),
+        ("add", _Noise), ("mult", _Noise), ("touch", _Noise), ("untouched", ctypes.c_float),
+        ("transposed", ctypes.c_int32), ("threads", ctypes.c_int32), ("next", ctypes.c_int64),
+    )  # fmt: skip
+
+
+def digest(source: bytes) -> int:
+    """Return the number by which a library knows its source; the build passes it to the compiler."""
+    return int.from_bytes(hashlib.sha256(source).digest()[:8], "little")
+
+
+@functools.cache
+def problem() -> str:
+    """Return why the kernel cannot be used here, or nothing if it can."""
+    if not LIBRARY.exists():
+        return "it was not built: no working C compiler was found when nfm was installed"
+    try:
+        library = ctypes.CDLL(str(LIBRARY))
+        library.nfm_digest.restype = ctypes.c_uint64
+        built_from = library.nfm_digest()
+    except (OSError, AttributeError) as error:
+        return f"it does not load: {error}"
+    if built_from != digest(SOURCE.read_bytes()):
+        return "it was built from another kernel.c: install nfm again"
+    return ""
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    library = ctypes.CDLL(str(LIBRARY))
+    library.nfm_mix_noise.argtypes = [ctypes.POINTER(_Job)]
+    library.nfm_mix_noise.restype = None
+    library.nfm_fill.argtypes = [
+        ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64,
+    ]  # fmt: skip
+    library.nfm_fill.restype = None
+    return library
+
+
+def fill(out: Tensor, source: Source, *, size: int, first: int) -> Tensor:
+    """Fill `out`, contiguous float32, with the values of `source` from place `first` on, `size` to an example."""
+    _library().nfm_fill(out.data_ptr(), LAWS[source.law], source.key, size, first, first + out.numel())
+    return out if source.level == 1 else out.mul_(source.level)
+
+
+def carries(x: Tensor, plan: NoisePlan) -> bool:
+    """Tell whether the kernel can do all of it in one pass: by settings, dtype and memory format alone."""
+    ordered = x.is_contiguous() or _channels_last(x)
+    return ordered and x.dtype == torch.float32 and x.numel() > 0 and plan.fine(tuple(x.shape))
+
+
+def _channels_last(x: Tensor) -> bool:
+    return (x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last)) or (
+        x.ndim == 5 and x.is_contiguous(memory_format=torch.channels_last_3d)
+    )
+
+
+def mix_noise(x: Tensor, pairing: Pairing, plan: NoisePlan) -> Tensor:
+    """Return `x` mixed and perturbed."""
+    return _run(x, pairing, plan, transposed=False)
+
+
+def mix_noise_transposed(g: Tensor, pairing: Pairing, plan: NoisePlan) -> Tensor:
+    """Return the gradient of x for the gradient `g` of the output; the noise is drawn again."""
+    return _run(g, pairing, plan.linear_part(), transposed=True)
+
+
+def _run(x: Tensor, pairing: Pairing, plan: NoisePlan, *, transposed: bool) -> Tensor:
+    out = fresh_like(x)
+    own = pairing.weight.to(torch.float32).expand(len(x)).contiguous()
+    other, starts = 1 - own, torch.empty(len(x), dtype=torch.uint8)
+    partner = pairing.inverse if transposed else pairing.partner
+    job = _Job(
+        out.data_ptr(), x.data_ptr(), None if pairing.unmixed else partner.data_ptr(), own.data_ptr(),
+        other.data_ptr(), starts.data_ptr(), len(x), x.numel() // len(x), 1 if x.is_contiguous() else x.shape[1],
+        _noise(plan.add, plan.scale), _noise(plan.mult), _noise(plan.touch), 2 * plan.sparsity, transposed,
+        max(1, min(torch.get_num_threads(), x.numel() // ELEMENTS_A_THREAD)), 0,
+    )  # fmt: skip
+    _library().nfm_mix_noise(ctypes.byref(job))
+    return out
+
+
+def _noise(source: Source | None, scale: float = 1.0) -> _Noise:
+    if source is None:
+        return _Noise(0, 0.0, 1.0, SILENT)
+    return _Noise(source.key, source.level, scale, LAWS[source.law])

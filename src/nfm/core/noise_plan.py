@@ -1,0 +1,69 @@
+"""Both noises of one feature, keyed and not drawn yet: what every way of drawing them starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from torch import Tensor
+
+from nfm.randomness import fold
+
+
+class Source(NamedTuple):
+    """Where the values of one noise come from, and the level they are multiplied by."""
+
+    law: str
+    key: int
+    level: float = 1.0
+
+
+@dataclass(frozen=True)
+class NoisePlan:
+    """The additive and the multiplicative noise of a feature, None at level 0, and who is left untouched.
+
+    `scale` is a further factor of the additive noise: the feature's deviation, where the level is relative.
+    """
+
+    add: Source | None
+    mult: Source | None
+    touch: Source | None
+    sparsity: float
+    granularity: str
+    scale: float = 1.0
+
+    @classmethod
+    def of(
+        cls, key: int, levels: tuple[float, float], *, add_law: str, mult_law: str, granularity: str, sparsity: float
+    ) -> NoisePlan:  # fmt: skip
+        """Return the plan of `key` with the levels (additive, multiplicative) of this batch."""
+        add, mult = levels
+        sparse = sparsity > 0 and (add > 0 or mult > 0)
+        return cls(
+            add=Source(add_law, fold(key, "add"), add) if add else None,
+            mult=Source(mult_law, fold(key, "mult"), mult) if mult else None,
+            touch=Source("uniform", fold(key, "sparsity")) if sparse else None,
+            sparsity=sparsity, granularity=granularity,
+        )  # fmt: skip
+
+    def linear_part(self) -> NoisePlan:
+        """Return the plan without the additive noise; who is left untouched stays."""
+        return replace(self, add=None, touch=self.touch if self.mult else None)
+
+    def fine(self, shape: tuple[int, ...]) -> bool:
+        """Tell whether each element of a feature of `shape` has a value of its own."""
+        return self.shape(shape) == shape
+
+    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the values that a feature of `shape` needs; it broadcasts against it."""
+        kept = {"element": len(shape), "channel": 2, "sample": 1}[self.granularity]
+        return tuple(size if axis < kept else 1 for axis, size in enumerate(shape))
+
+    def draw(self, values_of: Callable[[Source], Tensor]) -> tuple[Tensor | None, Tensor | None]:
+        """Return the additive and the multiplicative noise; `values_of` draws the values of a source."""
+        touched = None if self.touch is None else values_of(self.touch).add_(1) >= 2 * self.sparsity
+        add, mult = (None if source is None else values_of(source) for source in (self.add, self.mult))
+        if touched is not None:
+            add, mult = (None if noise is None else noise.mul_(touched) for noise in (add, mult))
+        return add if add is None or self.scale == 1 else add.mul_(self.scale), mult
