@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 	touch $@
 
 .venv/.zoo: .venv/.dev
-	$(PIP) -e ".[zoo,track]"
+	$(PIP) -e ".[zoo,track,oracles]"
 	touch $@
 
 .venv/.docs: .venv/.dev
