@@ -66,6 +66,9 @@ def add_arguments(options: argparse.ArgumentParser) -> None:
     options.add_argument(
         "--tensorboard", action="store_true", help="write TensorBoard events beside the rows"
     )
+    options.add_argument(
+        "--theory", action="store_true", help="measure Jacobian norms, regularisers, margins after each epoch"
+    )
     options.add_argument("--csv", action="store_true", help="write the rows of epochs as CSV too")
 
 
@@ -86,5 +89,6 @@ def run(given: argparse.Namespace) -> None:
         Options(
             out=given.out, resume=given.resume is not None, overwrite=given.overwrite, device=given.device,
             dry_run=given.dry_run, tensorboard=given.tensorboard, csv=given.csv,
+            theory=given.theory,
         ),
     )  # fmt: skip

@@ -17,6 +17,7 @@ from nfm.results import Row
 from nfm.train.estimate import estimate
 from nfm.train.export import tensorboard_writer, write_csv, write_tensorboard
 from nfm.train.fit import Fit, fit
+from nfm.train.progress import Progress, choose_progress
 from nfm.train.ranks import Ranks, joined
 
 
@@ -31,6 +32,7 @@ class Options:
     dry_run: bool = False
     tensorboard: bool = False
     csv: bool = False
+    theory: bool = False
 
 
 def default_out(config: Config) -> Path:
@@ -54,10 +56,18 @@ def train_run(config: Config, options: Options) -> Fit | None:
             parts.model, parts.method, parts.data, optimizer=config.optimizer, schedule=config.schedule,
             settings=config.train, augment=parts.augment, out=out, resume=options.resume,
             overwrite=options.overwrite, ranks=ranks, recipe=to_recipe(config, parts.data),
+            progress=_meter(parts, out) if options.theory and ranks.first else None,
         )  # fmt: skip
         if ranks.first:
             _finish(made, out, options)
         return made
+
+
+def _meter(parts: Parts, out: Path) -> Progress:
+    """Return a progress that also measures the theory's quantities after each epoch."""
+    from nfm.cli.theorising import training_meter
+
+    return training_meter(parts, out, choose_progress())
 
 
 def plan(config: Config, parts: Parts, ranks: Ranks) -> str:

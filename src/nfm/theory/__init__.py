@@ -1,6 +1,6 @@
 """The paper's theory, measured on real networks: each result a file, the printed form beside the right one."""
 
-from nfm.theory.adversarial_bound import AdversarialBound, adversarial_bound
+from nfm.theory.adversarial_bound import AdversarialBound, adversarial_bound, mixing_radius
 from nfm.theory.assumptions import Assumption
 from nfm.theory.curvature_terms import CurvatureTerms, curvature_terms
 from nfm.theory.derivatives import SiteMap, site_map
@@ -18,6 +18,7 @@ from nfm.theory.gradient_terms import GradientTerms, gradient_terms
 from nfm.theory.jacobian_norms import feature_norms, output_norms
 from nfm.theory.lipschitz import LipschitzBounds, lipschitz
 from nfm.theory.margin import Margins, margins, score
+from nfm.theory.meter import Meter, Yardstick, measure
 from nfm.theory.mixture import WeightMixture
 from nfm.theory.moments import Estimate
 from nfm.theory.monte_carlo import auxiliary_loss, sampled_loss, training_loss
@@ -42,12 +43,14 @@ __all__ = [
     "Lead",
     "LipschitzBounds",
     "Margins",
+    "Meter",
     "Perturbation",
     "Regularisers",
     "SiteCertificate",
     "SiteMap",
     "SiteNoise",
     "WeightMixture",
+    "Yardstick",
     "adversarial_bound",
     "auxiliary_loss",
     "certified_shift",
@@ -66,6 +69,8 @@ __all__ = [
     "margins",
     "massart_bound",
     "mcdiarmid",
+    "measure",
+    "mixing_radius",
     "nearest_error",
     "noisy_pair",
     "norm_class_complexity",

@@ -74,11 +74,8 @@ def adversarial_bound(
     weight = WeightMixture(alpha, alpha if beta is None else beta)
     maps = {site: binary_map(model, x, y, site=site) for site in sites}
     start = binary_map(model, x, y, site="input")
-    gradient = start.gradient.flatten(1).norm(dim=1)
     found = {site: _quantities(place, noise, weight) for site, place in maps.items()}
-    radius = eps * weight.mean * _over_sites(
-        [site.cosine * site.scale * site.gradient / positive(gradient) for site in found.values()]
-    )  # fmt: skip
+    radius = eps * _radius(start, list(found.values()), weight)
     adversarial, exact = worst_loss(start, radius, steps=steps, seed=seed)
     bend = torch.sigmoid(start.f) * torch.sigmoid(-start.f)
     regularised = eps**2 * (bend * _over_sites([site.centred for site in found.values()])).mean() / 2
@@ -91,6 +88,27 @@ def adversarial_bound(
         centred=centred, printed=centred - float(taken_off), corrected=centred - float(taken_off) + float(first),
         assumptions=assumptions_of(start, maps, seed=seed), n=len(x),
     )  # fmt: skip
+
+
+def mixing_radius(
+    model: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    *,
+    sites: Sequence[str],
+    alpha: float = 1.0,
+    beta: float | None = None,
+) -> Tensor:
+    """Return eps_mix [n] at eps = 1 alone."""
+    weight = WeightMixture(alpha, alpha if beta is None else beta)
+    start = binary_map(model, x, y, site="input")
+    found = [_quantities(binary_map(model, x, y, site=site), Noise(), weight) for site in sites]
+    return _radius(start, found, weight)
+
+
+def _radius(start: BinaryMap, found: list[SiteQuantities], weight: WeightMixture) -> Tensor:
+    size = positive(start.gradient.flatten(1).norm(dim=1))
+    return weight.mean * _over_sites([site.cosine * site.scale * site.gradient / size for site in found])
 
 
 def _over_sites(values: list[Tensor]) -> Tensor:
