@@ -16,6 +16,7 @@ VERBS = {
     "plot": "draw measured runs as PNG, SVG or PDF",
     "report": "write measured runs as one page to look at in a browser",
     "reproduce": "make a table or figure of the paper, the published numbers beside ours",
+    "theory": "measure what the paper's theory says of trained networks",
     "check": "read a recipe and list all its errors at once",
     "copy": "hand out a recipe to change",
     "list": "list schemes, models, data, recipes",
