@@ -84,16 +84,22 @@ def cell_table(lines: Sequence[Line], measure: Measure, rows: Sequence[Row]) -> 
     """Return a table of accuracies: one column a cell of the suite, published numbers where they may stand."""
     keys = [cell.key for cell in suite_of(measure.suite)]
     shown = {row["arm"] for row in rows}
+    told = {line.arm.name for line in lines if _may_stand(line, measure, len(keys))}
     return {
         "kind": "cells", "measure": measure.key, "protocol": rows[0]["protocol"], "data": rows[0]["data"],
         "n": min(row["n"] for row in rows), "columns": [[name, level] for name, level in keys],
         "flags": sorted({flag for row in rows for flag in row.get("flags", ())}),
         "lines": [
-            _line(line, keys, rows, published=measure.protocol == PUBLISHED_PROTOCOL)
+            _line(line, keys, rows, published=line.arm.name in told)
             for line in lines
-            if line.arm.name in shown or (line.arm.published and measure.protocol == PUBLISHED_PROTOCOL)
+            if line.arm.name in shown | told
         ],
     }  # fmt: skip
+
+
+def _may_stand(line: Line, measure: Measure, columns: int) -> bool:
+    """Tell whether published numbers may stand in a table: of its protocol, and of its columns."""
+    return measure.protocol == PUBLISHED_PROTOCOL and len(line.arm.published) == columns
 
 
 def _line(line: Line, keys: Sequence[tuple[str, float]], rows: Sequence[Row], *, published: bool) -> Row:
@@ -113,7 +119,7 @@ def _line(line: Line, keys: Sequence[tuple[str, float]], rows: Sequence[Row], *,
         "accuracy": numbers("accuracy"),
         "ece": numbers("ece"),
     }
-    if published and arm.published:
+    if published:
         told |= {"published": list(arm.published), "errors": arm.errors}
     return told
 

@@ -67,12 +67,14 @@ def jobs_of(
     lines = study.lines(scale)
     _check_arms(study, lines, arms)
     wanted = [line for line in lines if arms is None or line.arm.name in arms]
-    order = list(dict.fromkeys(seed for line in wanted for seed in line.seeds)) if seeds is None else seeds
-    return [make_job(line, seed) for seed in order for line in wanted if _has(line, seed)]
+    if seeds is None:
+        order = list(dict.fromkeys(seed for line in wanted for seed in line.seeds))
+        return [make_job(line, seed) for seed in order for line in wanted if seed in line.seeds]
+    return [make_job(line, seed) for seed in seeds for line in wanted if _may_have(line, seed)]
 
 
-def _has(line: Line, seed: int) -> bool:
-    """Tell whether an arm has a seed: its own, or one that no arm of the study has."""
+def _may_have(line: Line, seed: int) -> bool:
+    """Tell whether an arm is trained with a seed that was asked for: one of its own, or one that is new to all."""
     return seed in line.seeds or seed not in line.scale.seeds
 
 

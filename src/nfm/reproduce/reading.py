@@ -123,8 +123,13 @@ def _taken(taken: list[Take], name: ScaleName) -> list[Line]:
     for take in taken:
         there = {line.arm.name: line for line in find_study(take.study).lines(name)}
         wanted = [arm for arm in take.arms if arm in there or not _known(take, arm)]
-        lines += [there[arm] for arm in wanted]
+        lines += [there[arm] if len(taken) == 1 else _told_apart(there[arm], take.study) for arm in wanted]
     return lines
+
+
+def _told_apart(line: Line, study: str) -> Line:
+    """Return the line of a study beside those of others, which may have arms of the same name."""
+    return dataclasses.replace(line, arm=dataclasses.replace(line.arm, name=f"{study}:{line.arm.name}"))
 
 
 def _known(take: Take, arm: str) -> bool:

@@ -22,7 +22,7 @@ from nfm.reproduce.summaries import SUMMARIES
 from nfm.results import Row
 
 TEST_POINTS = 20_000
-EXTENT, SIDE = 2.0, 61  # of the square whose probabilities are kept for the figure
+EXTENT, SIDE = 2.0, 51  # of the square whose probabilities are kept for the figure
 DRAWN_SEED = 0
 NEAR = 0.005  # half a point: as near to Bayes as the question asks
 SURE = 0.05
@@ -62,7 +62,7 @@ def _boundary(trained: Trained) -> Row:
     points = train.fetch(torch.arange(len(train))).numpy().astype(np.float64)
     return {
         "kind": "boundary", "extent": EXTENT, "side": SIDE, "inner": (100 * inner).round().int().tolist(),
-        "points": points.round(3).tolist(), "labels": train.labels.tolist(),
+        "points": points.round(2).tolist(), "labels": train.labels.tolist(),
     }  # fmt: skip
 
 
