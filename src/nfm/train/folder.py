@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nfm.core.kernel import VARIABLE
 from nfm.errors import CheckpointError, ConfigError, EnvironmentProblem, UsageError
 from nfm.results import Row, append_rows, write_atomically
 from nfm.train.differing import differences
@@ -115,6 +116,7 @@ class RunFolder:
                 f"out: {self.path} holds another run; its settings differ:\n  "
                 + "\n  ".join(changed)
                 + "\nuse the same settings, another --out, or --overwrite"
+                + _how_to_choose(self.identity().get("kernel"), now.get("kernel"))
             )
 
     def identity(self) -> dict[str, Any]:
@@ -146,6 +148,13 @@ class RunFolder:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def _how_to_choose(before: Any, now: Any) -> str:
+    """Return how to go on with the kernel of a run: it is chosen outside of the settings."""
+    return (
+        "" if before == now or before is None else f"; {VARIABLE}={before} goes on with the run's own kernel"
+    )
 
 
 def read_identity(path: Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from nfm.core.kernel import kernel_in_use
 from nfm.data.examples import DataSet
 from nfm.method.feature_mixup import NoisyFeatureMixup
 from nfm.train.optim import Optimizer
@@ -38,6 +39,7 @@ def identity_of(
         "schedule": asdict(schedule), "augment": told(augment), "criterion": told(criterion),
         "settings": {name: value for name, value in asdict(settings).items() if name not in IRRELEVANT},
         "world": ranks.world, "device": ranks.device.type,
+        "kernel": kernel_in_use() if ranks.device.type == "cpu" else "torch",
     }  # fmt: skip
     return json.loads(json.dumps(identity))  # as it will be read back: lists for tuples
 

@@ -1,0 +1,240 @@
+"""Fast and readable give the same bits, in every kernel, dtype and memory format, for any number of threads."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+import nfm
+from nfm.core import compiled, kernel, operator
+from nfm.core.blocks import blocks_of, in_threads
+from nfm.core.draw import Choice
+from nfm.core.kernel import KERNELS, kernel_in_use, use_kernel
+from nfm.errors import EnvironmentProblem, UsageError
+from nfm.randomness import fold
+
+SHAPES = [(7,), (9, 4000), (128, 3, 8, 8), (130, 2, 17, 19), (2, 3, 190, 190), (4, 2, 3, 5, 6)]
+NOISES = [
+    nfm.Noise(),
+    nfm.Noise(0.4, 0.2),
+    nfm.Noise.authors(1.0, 0.5),
+    nfm.Noise(0.4, 0.2, "rademacher", "uniform", sparsity=0.3),
+    nfm.Noise(0.4, 0.2, granularity="channel", sparsity=0.3),
+    nfm.Noise(0.4, 0.1, granularity="sample"),
+    nfm.Noise(0.4, relative=True),
+]
+LAYOUTS = ["contiguous", "channels last", "transposed", "sliced"]
+
+
+@pytest.fixture(params=KERNELS)
+def used(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param == "c" and compiled.problem():
+        pytest.skip(f"no compiled kernel here: {compiled.problem()}")
+    with use_kernel(request.param) as name:
+        yield name
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def choice(noise: nfm.Noise, *, per_sample: bool = False, key: int = 3, alpha: float = 1.0) -> Choice:
+    return Choice(
+        "input", key=key, step=0, alpha=alpha, beta=alpha, per_sample=per_sample, dominant=False, noise=noise
+    )
+
+
+def feature(shape: tuple[int, ...], layout: str, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
+    def values(*sizes: int) -> Tensor:
+        return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(
+            dtype
+        )
+
+    if layout == "channels last" and len(shape) == 4:
+        return values(*shape).contiguous(memory_format=torch.channels_last)
+    if layout == "transposed" and len(shape) > 2:
+        return values(*shape[:-2], shape[-1], shape[-2]).transpose(-1, -2)
+    if layout == "sliced" and len(shape) > 1:
+        return values(*shape[:-1], 2 * shape[-1])[..., ::2]
+    return values(*shape)
+
+
+def by_equations(made: Choice, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the output and the gradient as the readable version computes them."""
+    noise = made.noise
+    pairing = made.draw(len(x)).pairing
+    plan = operator.plan_of(
+        made.numbers, fold(int(made.key[1]), 0), add_law=noise.add_law, mult_law=noise.mult_law,
+        granularity=noise.granularity, sparsity=noise.sparsity,
+    )  # fmt: skip
+    plan = replace(plan, scale=operator.deviation(x)) if noise.relative else plan
+    return operator.mix_noise(x, pairing, plan), operator.mix_noise_transposed(g, pairing, plan)
+
+
+def by_operator(made: Choice, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    x = x.detach().requires_grad_()
+    out = made.apply(x)
+    return out.detach(), torch.autograd.grad(out, x, g)[0]
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=repr)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_fast_equals_readable_to_the_bit(used: str, shape: tuple[int, ...], noise: nfm.Noise) -> None:
+    for layout, (per_sample, alpha) in itertools.product(LAYOUTS, ((False, 1.0), (True, 1.0), (False, 0.0))):
+        x, g = feature(shape, layout), feature(shape, layout, seed=1)
+        made = choice(noise, per_sample=per_sample, alpha=alpha)
+        with threads(2):
+            fast = by_operator(made, x, g)
+        for ours, expected in zip(fast, by_equations(made, x, g), strict=True):
+            assert torch.equal(ours, expected), (layout, per_sample, alpha)
+            assert ours.stride() == torch.empty_like(x).stride()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("noise", NOISES, ids=repr)
+def test_other_dtypes_equal_the_readable_version_too(used: str, dtype: torch.dtype, noise: nfm.Noise) -> None:
+    for shape, layout in itertools.product([(130, 2, 17, 19), (3, 7, 30, 30)], LAYOUTS):
+        x, g = feature(shape, layout, dtype), feature(shape, layout, dtype, seed=1)
+        made = choice(noise, per_sample=True)
+        for ours, expected in zip(by_operator(made, x, g), by_equations(made, x, g), strict=True):
+            assert torch.equal(ours, expected)
+
+
+@pytest.mark.parametrize("broken", ["key", "partner", "level"])
+def test_the_comparison_can_fail(used: str, broken: str) -> None:
+    x, g = feature((9, 400), "contiguous"), feature((9, 400), "contiguous", seed=1)
+    ours = by_operator(choice(nfm.Noise(0.4, 0.2)), x, g)
+    wrong = choice(
+        nfm.Noise(0.4, 0.2001) if broken == "level" else nfm.Noise(0.4, 0.2), key=4 if broken == "key" else 3
+    )
+    theirs = by_equations(
+        wrong, x.roll(1, 0) if broken == "partner" else x, g.roll(1, 0) if broken == "partner" else g
+    )
+    assert not any(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=repr)
+def test_any_number_of_threads_gives_the_same_bits(used: str, noise: nfm.Noise) -> None:
+    x, g = feature((24, 5, 40, 40), "contiguous"), feature((24, 5, 40, 40), "contiguous", seed=1)
+    results = []
+    for count in (1, 2, 3, 7):
+        with threads(count):
+            results.append(by_operator(choice(noise), x, g))
+    for out, grad in results[1:]:
+        assert torch.equal(out, results[0][0])
+        assert torch.equal(grad, results[0][1])
+
+
+def test_the_kernels_draw_streams_of_their_own_with_the_same_partners() -> None:
+    if compiled.problem():
+        pytest.skip(f"no compiled kernel here: {compiled.problem()}")
+    x = feature((16, 50), "contiguous")
+    outputs = {}
+    for name, noise in itertools.product(KERNELS, (nfm.Noise(), nfm.Noise(0.4))):
+        with use_kernel(name):
+            outputs[name, noise.silent] = choice(noise).apply(x)
+    assert torch.equal(outputs["c", True], outputs["torch", True])
+    assert not torch.equal(outputs["c", False], outputs["torch", False])
+
+
+def test_works_under_inference_mode_and_leaves_no_grad_alone(used: str) -> None:
+    made, x = choice(nfm.Noise(0.4, 0.2)), feature((8, 3, 80, 80), "contiguous")
+    with threads(2), torch.inference_mode():
+        inside = made.apply(x.clone())
+    assert torch.equal(inside.clone(), made.apply(x))
+    assert torch.is_grad_enabled()
+
+
+def test_empty_features_pass(used: str) -> None:
+    for shape in ((0, 3), (4, 0)):
+        assert choice(nfm.Noise(0.4, 0.2)).apply(torch.zeros(shape)).shape == shape
+
+
+def _child(queue: multiprocessing.Queue, x: Tensor, name: str) -> None:
+    torch.set_num_threads(1)  # torch's own threads do not survive a fork
+    with use_kernel(name):
+        queue.put(choice(nfm.Noise(0.4, 0.2)).apply(x).double().sum().item())
+
+
+def test_a_forked_process_draws_the_same(used: str) -> None:
+    """As in a data loader's workers, after threads were used here."""
+    x = feature((8, 3, 80, 80), "contiguous")
+    with threads(2):
+        here = choice(nfm.Noise(0.4, 0.2)).apply(x).double().sum().item()
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_child, args=(queue, x, used))
+    child.start()
+    there = queue.get(timeout=60)
+    child.join(60)
+    assert child.exitcode == 0
+    assert there == pytest.approx(here, rel=1e-12)
+
+
+def test_an_error_in_a_thread_reaches_the_caller() -> None:
+    def work(scratch: object, number: int, block: object) -> None:
+        if number == 5:
+            raise ValueError("block 5")
+
+    with threads(2), pytest.raises(ValueError, match="block 5"):
+        in_threads(work, blocks_of((10, 4), limit=4))
+
+
+@pytest.mark.parametrize(
+    "shape", [(), (1,), (7,), (3, 5), (2, 3, 190, 190), (1, 40000), (5, 0), (128, 65, 256)], ids=str
+)
+def test_blocks_cover_a_shape_in_order(shape: tuple[int, ...]) -> None:
+    seen = torch.zeros(shape)
+    end = 0
+    for block in blocks_of(shape):
+        part = seen[block.at]
+        assert tuple(part.shape) == block.shape
+        assert block.first == end
+        assert part.numel() <= 2**15
+        part += 1
+        end += part.numel()
+    assert end == seen.numel()
+    assert (seen == 1).all()
+
+
+def test_the_kernel_is_chosen_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(kernel.VARIABLE, "torch")
+    assert kernel_in_use() == "torch"
+    monkeypatch.setenv(kernel.VARIABLE, "tosch")
+    with pytest.raises(
+        UsageError, match=r"NFM_KERNEL: expected one of auto, c, torch, got 'tosch' \(did you mean 'torch'"
+    ):
+        kernel_in_use()
+    monkeypatch.delenv(kernel.VARIABLE)
+    monkeypatch.setattr(compiled, "problem", lambda: "it was not built")
+    assert kernel_in_use() == "torch"
+    with pytest.raises(EnvironmentProblem, match="cannot be used: it was not built"), use_kernel("c"):
+        pass
+    assert kernel_in_use() == "torch"
+
+
+def test_a_stale_or_broken_library_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    problem = compiled.problem.__wrapped__
+    if not compiled.problem():
+        other = tmp_path / "kernel.c"
+        other.write_text("/* another source */")
+        monkeypatch.setattr(compiled, "SOURCE", other)
+        assert "built from another kernel.c" in problem()
+    broken = tmp_path / "_kernel.so"
+    monkeypatch.setattr(compiled, "LIBRARY", broken)
+    assert "not built" in problem()
+    broken.write_bytes(b"no library")
+    assert "does not load" in problem()
