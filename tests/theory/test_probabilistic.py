@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from nets import Mlp, RootResidualNet, build
-from nfm.core.binomial import clopper_pearson, lower_bound, upper_bound
+from nfm.core.binomial import lower_bound, upper_bound
 from nfm.errors import NumericalError, ShapeError, SiteError, UsageError
 from nfm.models import build as model
 from nfm.randomness import torch_generator
@@ -83,27 +83,6 @@ def test_the_draws_do_not_depend_on_how_many_follow() -> None:
         sample_classes(watch, z, SiteNoise(1.0), n=n, key=3)
     assert torch.equal(torch.cat(seen[:2]), torch.cat(seen[2:4]))
     assert not torch.equal(seen[0], seen[1])
-
-
-def test_clopper_pearson_covers() -> None:
-    """For every true probability the interval misses it with probability alpha at most, summed exactly."""
-    n, alpha = 40, 0.1
-    for p in (0.02, 0.3, 0.5, 0.77, 0.99):
-        missed = low_missed = 0.0
-        for k in range(n + 1):
-            weight = math.comb(n, k) * p**k * (1 - p) ** (n - k)
-            low, high = clopper_pearson(k, n, alpha=alpha)
-            missed += weight * (not low <= p <= high)
-            low_missed += weight * (lower_bound(k, n, alpha=alpha) > p)
-        assert missed <= alpha
-        assert low_missed <= alpha
-    assert lower_bound(0, 10, alpha=0.1) == 0
-    assert upper_bound(10, 10, alpha=0.1) == 1
-    assert lower_bound(100, 100, alpha=0.001) == pytest.approx(0.001 ** (1 / 100))
-    with pytest.raises(UsageError, match="expected a count from 0 to n"):
-        lower_bound(11, 10, alpha=0.1)
-    with pytest.raises(UsageError, match="alpha: expected"):
-        upper_bound(1, 10, alpha=1.0)
 
 
 def test_a_lead() -> None:
