@@ -18,7 +18,7 @@ LEVELS = [
     {"plots", "integrations"},
     {"report"},
     {"config"},
-    {"reproduce"},
+    {"reproduce", "tune"},
     {"cli"},
 ]
 ROWS_ONLY = {"plots"}  # it reads rows and nothing else of the package
@@ -36,6 +36,7 @@ OPTIONAL = {
     "timm",
     "torchvision",
     "transformers",
+    "optuna",
 }
 HOUSE = [file for file in FILES if room_of(file) not in FRONT]
 

@@ -36,11 +36,16 @@ class Parts:
 def build_run(config: Config) -> Parts:
     """Return the objects that `config` names."""
     build_method(config.method, seed=config.train.seed)  # refuse before the data is read
-    augment = build_augment(config.data)
-    data = build_data(config.data)
+    build_augment(config.data)
+    return build_parts(config, build_data(config.data))
+
+
+def build_parts(config: Config, data: DataSet) -> Parts:
+    """Return the objects that `config` names, with `data` that was read before."""
     epoch = config.train.accumulate * math.ceil(len(data.train) / config.train.batch_size)
     method = build_method(config.method, seed=config.train.seed, epoch=epoch)
-    return Parts(data, build_model(config.model, facts_of(data), seed=config.train.seed), method, augment)
+    model = build_model(config.model, facts_of(data), seed=config.train.seed)
+    return Parts(data, model, method, build_augment(config.data))
 
 
 def build_data(config: DataConfig) -> DataSet:
