@@ -22,6 +22,7 @@ VERBS = {
     "list": "list schemes, models, data, recipes",
     "show": "show a model: stages, shapes, parameters, sites",
     "predict": "print the classes and probabilities of images",
+    "doctor": "tell versions, devices, the kernel in use, and the traps of this machine",
 }
 
 
