@@ -32,6 +32,7 @@ FIGURES: Registry[Drawing] = Registry("figure")
 def draw_figures(study: Study, scale: str, rows: Sequence[Row], folder: Path) -> list[Path]:
     """Draw what the study shows; return the files."""
     title = f"{study.title} ({scale} scale)"
+    rows = [row for row in rows if not study.drawn or row["arm"] in study.drawn]
     return [
         save_figure(figure, folder / f"{study.id}-{scale}-{name}.png")
         for kind in study.figures

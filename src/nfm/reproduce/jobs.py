@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import re
@@ -54,10 +55,15 @@ class Job:
         told = dataclasses.asdict(self.config)
         return {
             f"{part}.{name}": value
-            for part, default in dataclasses.asdict(Config()).items()
+            for part, default in _defaults().items()
             for name, value in told[part].items()
             if value != default[name] and name not in IRRELEVANT.get(part, ())
         }
+
+
+@functools.cache
+def _defaults() -> Row:
+    return dataclasses.asdict(Config())
 
 
 def jobs_of(

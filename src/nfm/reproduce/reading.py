@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ class Page:
     base: str = ""
     tables: tuple[str, ...] = ()
     figures: tuple[FigureName, ...] = ()
+    drawn: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     small: dict[str, Any] = field(default_factory=dict)
     full: dict[str, Any] = field(default_factory=dict)
@@ -47,9 +49,18 @@ def find_study(name: str) -> Study:
 def read_study(path: Path) -> Study:
     """Return the study that a file describes."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return _parse(path, path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the study {path}: {error}") from None
+
+
+@functools.lru_cache(maxsize=64)
+def _parse(path: Path, text: str) -> Study:
+    """Return the study in `text`, read once: others may take arms of it."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: expected TOML, got {error}") from None
     errors: list[str] = []
     arms = _entries(Arm, table.pop("arms", []), "arms", errors)
     taken = _entries(Take, table.pop("take", []), "take", errors)
@@ -62,8 +73,18 @@ def read_study(path: Path) -> Study:
     lines = {name: (*_taken(taken, name), *_own(arms, scales[name], name)) for name in SCALES}
     return Study(
         path.stem, page.title, page.source, head_of(path), lines["small"], lines["full"], scales,
-        page.tables, page.figures, page.notes,
+        page.tables, page.figures, _drawn(page, lines), page.notes,
     )  # fmt: skip
+
+
+def _drawn(page: Page, lines: Mapping[str, Sequence[Line]]) -> tuple[str, ...]:
+    known = {line.arm.name for own in lines.values() for line in own}
+    for name in page.drawn:
+        if name not in known:
+            raise ConfigError(
+                f"drawn: no arm {name!r}; there are: {', '.join(known)}{did_you_mean(name, known)}"
+            )
+    return page.drawn
 
 
 def _wrong(path: Path, errors: list[str]) -> ConfigError:

@@ -102,7 +102,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Study:
-    """One table or figure. `tables` are the suites that are shown; `figures` what is drawn."""
+    """One table or figure.
+
+    `tables` are the suites that are shown; `figures` what is drawn, of the arms `drawn` (none: of all).
+    """
 
     id: str
     title: str
@@ -113,6 +116,7 @@ class Study:
     scales: dict[str, Scale]
     tables: tuple[str, ...] = ()
     figures: tuple[FigureName, ...] = ()
+    drawn: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def lines(self, scale: str) -> tuple[Line, ...]:

@@ -1,0 +1,217 @@
+"""The numbers of studies: the paired test, Bayes on the toy task, feature ascent, corruption means; their tables."""
+
+from __future__ import annotations
+
+import io
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from studies import TINY, places_in, write_tiny
+
+from nfm.data.toy import circles
+from nfm.errors import UsageError
+from nfm.evaluate.corruptions import AUTHORS, CORRUPTIONS, STANDARD
+from nfm.models import build
+from nfm.reproduce.bayes import bayes_accuracy, bayes_radius
+from nfm.reproduce.claims import claim_of
+from nfm.reproduce.execution import do_jobs
+from nfm.reproduce.families import family_means, family_table
+from nfm.reproduce.features import climb, pre_logits, project
+from nfm.reproduce.finish import finish
+from nfm.reproduce.jobs import jobs_of
+from nfm.reproduce.kinds import show_table
+from nfm.reproduce.reading import find_study, read_study
+from nfm.reproduce.rehearsal import rehearse
+from nfm.reproduce.statistics import over_runs, paired_test
+from nfm.reproduce.study import Arm, Line, Measure, Scale
+
+
+def slow_paired_test(first: list[float], second: list[float]) -> float:
+    differences = [a - b for a, b in zip(first, second, strict=True)]
+    signs = itertools.product((1, -1), repeat=len(differences))
+    sums = [abs(sum(s * d for s, d in zip(sign, differences, strict=True))) for sign in signs]
+    return sum(total >= abs(sum(differences)) - 1e-12 for total in sums) / len(sums)
+
+
+def test_the_paired_test_is_that_of_all_signs() -> None:
+    first, second = [0.91, 0.90, 0.88, 0.93, 0.90], [0.89, 0.91, 0.85, 0.90, 0.88]
+    assert paired_test(first, second) == slow_paired_test(first, second)
+    assert paired_test(first, first) == 1.0
+    assert paired_test(first, [value + 1 for value in first]) == 2 / 2**5  # the smallest there is
+    with pytest.raises(UsageError, match="expected 1 to 20 pairs"):
+        paired_test([0.0] * 21, [0.0] * 21)
+
+
+def test_bayes_is_what_its_radius_gives() -> None:
+    points, labels = circles(200_000, key=7)
+    inner = np.hypot(*points.T) < bayes_radius()
+    error = 4 * np.sqrt(0.09 * 0.91 / 200_000)
+    assert (inner == labels).mean() == pytest.approx(bayes_accuracy(), abs=error)
+    assert abs(bayes_accuracy() - 0.9078) < 1e-4
+    for other in (0.9, 1.1):  # any other radius is worse
+        assert ((np.hypot(*points.T) < other * bayes_radius()) == labels).mean() < (inner == labels).mean()
+
+
+def test_means_over_runs_have_the_spread_of_what_they_are() -> None:
+    rows = [{"train_seed": seed, "accuracy": value, "n": 100} for seed, value in ((0, 0.5), (1, 0.7))]
+    both, one = over_runs(rows), over_runs(rows[:1])
+    assert both is not None
+    assert one is not None
+    assert (both.mean, both.seeds, both.lo) == (pytest.approx(0.6), 2, None)
+    assert both.std == pytest.approx(0.02**0.5)
+    assert one.std is None
+    assert one.lo is not None
+    assert one.lo < 0.5 < (one.hi or 0)
+    assert over_runs([]) is None
+
+
+def corrupted(arm: str, seed: int, accuracy: float, fog: float) -> list[dict[str, Any]]:
+    return [
+        {
+            "arm": arm, "train_seed": seed, "perturbation": family, "level": severity, "n": 10, "protocol": "pixel",
+            "data": "d", "source": "generated", "accuracy": fog if family == "fog" else accuracy,
+        }
+        for family in CORRUPTIONS
+        for severity in (1, 2, 3, 4, 5)
+    ]  # fmt: skip
+
+
+def test_families_that_got_worse_are_told() -> None:
+    rows = [row for seed in (0, 1) for row in corrupted("erm", seed, 0.5 + 0.01 * seed, 0.6)]
+    rows += [row for seed in (0, 1) for row in corrupted("nfm", seed, 0.7, 0.4 + 0.01 * seed)]
+    lines = [Line(Arm(name, "erm"), Scale(), "small") for name in ("erm", "nfm")]
+    table = family_table(lines, Measure("corruptions-19"), rows)
+    assert [line["worse"] for line in table["lines"]] == [[], ["fog"]]
+    means = family_means([row for row in rows if row["arm"] == "nfm"])
+    assert means["15 standard"]["mean"] == pytest.approx((14 * 0.7 + 0.405) / len(STANDARD), abs=1e-4)
+    assert means["the paper's 6"]["mean"] == 0.7
+    assert "fog" not in AUTHORS
+    shown = show_table(table)
+    assert "- nfm: fog" in shown
+    assert "| fog | **60.0** ± 0.0 | 40.5 ± 0.7 |" in shown
+
+
+def test_a_family_with_a_missing_severity_is_left_out() -> None:
+    rows = corrupted("erm", 0, 0.5, 0.5)[1:]  # gaussian_noise without severity 1
+    means = family_means(rows)
+    assert rows[0]["perturbation"] not in means
+    assert "15 standard" not in means
+    assert "fog" in means
+
+
+def test_features_climb_within_their_bounds() -> None:
+    model = build("small_conv", num_classes=3, in_channels=3, image_size=8, width=0.25, seed=0).eval()
+    start, units = torch.full((2, 3, 8, 8), 0.5), torch.tensor([0, 1])
+    images, before, after = climb(model, start, units, ball=1.0, step=0.2, steps=20)
+    assert (after > before).all()
+    assert ((images - start).flatten(1).norm(dim=1) <= 1 + 1e-5).all()
+    assert images.min() >= 0
+    assert images.max() <= 1
+    with pre_logits(model) as held:
+        logits = model(images)
+        assert torch.equal(model.head(held[0]), logits)
+        assert torch.equal(held[0][torch.arange(2), units], after)
+    still, same, end = climb(model, start, units, ball=1.0, step=0.2, steps=0)
+    assert torch.equal(still, start)
+    assert torch.equal(same, end)
+
+
+def test_projection_leaves_what_is_inside() -> None:
+    centre = torch.full((1, 1, 2, 2), 0.5)
+    near, far = centre + 0.1, centre + 3.0
+    assert torch.equal(project(near, centre, ball=1.0), near)
+    assert project(far, centre, ball=0.5).flatten().tolist() == pytest.approx([0.75] * 4)
+    assert project(far, centre, ball=9.0).max() == 1
+
+
+TOY = """
+title = "Toy"
+figures = ["boundaries"]
+[small]
+time = "seconds"
+seeds = [0, 1]
+new_data = true
+together = "toy"
+[small.run.data]
+name = "circles"
+[small.run.model]
+name = "mlp"
+options = { units = 8 }
+[small.run.train]
+epochs = 2
+batch_size = 100
+[[small.measures]]
+suite = "circles"
+[[arms]]
+name = "erm"
+label = "Baseline"
+scheme = "erm"
+published = [85.5]
+settings = [{ optimizer = { lr = 0.01 } }]
+[[arms]]
+name = "nfm"
+scheme = "nfm"
+"""
+
+
+def test_the_toy_study_from_training_to_table(tmp_path: Path) -> None:
+    study, places = read_study(write_tiny(tmp_path, TOY, "toy")), places_in(tmp_path)
+    do_jobs(jobs_of(study, "small"), places)
+    assert [path.name for path in (places.claims / "rows" / "small").iterdir()] == ["toy.jsonl"]
+    (table,) = claim_of(study, places.claims)["scales"]["small"]["tables"]
+    erm, nfm = table["lines"]
+    assert (erm["settings"], nfm["settings"]) == (2, 1)
+    assert erm["p_value"] is None
+    assert nfm["p_value"] in (0.5, 1.0)
+    assert erm["excess"] == pytest.approx(table["bayes"] - erm["accuracy"]["mean"], abs=2e-4)
+    told = finish(study, "small", places)
+    assert "Bayes-optimal: 90.77" in told
+    assert "| Baseline | 85.5 |" in told
+    assert (places.docs / "images/results/toy-small-boundaries.png").exists()
+
+
+def jpeg() -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (16, 16), (200, 100, 50)).save(file, "JPEG")
+    return file.getvalue()
+
+
+def test_imagenet_is_found_in_its_layout(tmp_path: Path) -> None:
+    """A folder of the published layout, with one tiny image a class."""
+    names = ["n01440764", *(f"n1{number:07d}" for number in range(999))]
+    content = jpeg()
+    for part, name in itertools.product(("train", "val"), names):
+        folder = tmp_path / "imagenet" / part / name
+        folder.mkdir(parents=True)
+        (folder / "a.JPEG").write_bytes(content)
+    places = places_in(tmp_path)
+    study = find_study("imagenet-resnet50")
+    jobs = jobs_of(study, "full", arms=["nfm_02"])
+    told = rehearse(study, "full", jobs, type(places)(data_root=str(tmp_path)))
+    assert "resnet50, 25,557,032 parameters, input (3, 224, 224) (real examples), 1000 classes" in told
+    assert "needs: imagenet/train/nXXXXXXXX/*.JPEG" in told
+
+
+def test_sample_images_stand_for_imagenet_at_the_small_scale(tmp_path: Path) -> None:
+    content = np.frombuffer(jpeg() * 4, np.uint8)
+    size = len(content) // 4
+    np.savez(
+        tmp_path / "imagenette224_1500.npz", jpeg=content, offset=np.arange(5) * size, y=np.array([0, 1, 0, 1]),
+        split=np.array(["train", "train", "val", "val"]), classes=np.array(["tench", "church"]),
+    )  # fmt: skip
+    study = find_study("imagenet-resnet50")
+    jobs = jobs_of(study, "small", arms=["erm"])
+    told = rehearse(study, "small", jobs, type(places_in(tmp_path))(data_root=str(tmp_path)))
+    assert "resnet18" in told
+    assert "2 classes" in told
+
+
+def test_an_arm_may_not_hide_that_it_was_not_run(tmp_path: Path) -> None:
+    """A published row without a run of ours is shown as published, with nothing of ours."""
+    study = read_study(write_tiny(tmp_path, TINY.replace('protocol = "pixel"', 'protocol = "authors"')))
+    assert claim_of(study, tmp_path / "claims")["scales"] == {}
