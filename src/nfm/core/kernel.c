@@ -115,7 +115,7 @@ static inline int length(int64_t size, int64_t chunk) {
 }
 
 /* Draw chunk `chunk` of an example of `size` elements: values[CHUNK], of which the first `length` count. */
-INLINE void draw(float *restrict values, const struct noise *noise, int64_t example, int64_t size, int64_t chunk) {
+VECTORISED static void draw(float *restrict values, const struct noise *noise, int64_t example, int64_t size, int64_t chunk) {
     uint32_t words[CHUNK];
     const int groups = (length(size, chunk) + 3) / 4;
     draw_words(words, groups, noise->key, (uint64_t)example, (uint64_t)chunk * (CHUNK / 4));
