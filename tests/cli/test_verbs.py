@@ -144,9 +144,11 @@ def test_demo_refuses_no_seeds(capsys: pytest.CaptureFixture[str]) -> None:
     assert "at least 1 seed" in capsys.readouterr().err
 
 
-def test_demo_writes_rows_table_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_writes_runs_rows_table_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--seeds", "1", "--epochs", "1", "--out", str(tmp_path)]) == 0
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     assert {row["scheme"] for row in rows} == {"erm", "manifold_mixup", "nfm"}
     assert "manifold_mixup" in capsys.readouterr().out
+    assert main(["compare", str(tmp_path / "erm-0"), str(tmp_path / "nfm-0")]) == 0
+    assert "σ=0.3" in capsys.readouterr().out

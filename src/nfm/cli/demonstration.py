@@ -9,12 +9,12 @@ from pathlib import Path
 
 import torch
 
-from nfm.data import load
-from nfm.data.examples import DataSet
-from nfm.evaluate.suites import noise_suite
-from nfm.evaluate.sweep import evaluate
-from nfm.method.presets import preset
-from nfm.models import build
+from nfm.cli.candidates import Request, find_candidate
+from nfm.cli.evaluating import Options, measure
+from nfm.config.build import build_run
+from nfm.config.runs import to_recipe
+from nfm.config.schema import Config, DataConfig, MethodConfig, ModelConfig
+from nfm.evaluate.suites import Suite, noise_suite
 from nfm.plots.canvas import save_figure
 from nfm.plots.curves import curves
 from nfm.plots.table import table
@@ -23,6 +23,7 @@ from nfm.train.fit import fit
 from nfm.train.optim import Optimizer
 from nfm.train.progress import choose_progress
 from nfm.train.schedule import Schedule
+from nfm.train.settings import Settings
 
 WIDTH = 0.5  # of the small network: 24,000 parameters
 
@@ -31,18 +32,15 @@ def demonstrate(
     out: Path, *, schemes: Sequence[str], seeds: Iterable[int], epochs: int,
     white: Sequence[float], salt: Sequence[float],
 ) -> list[Row]:  # fmt: skip
-    """Train each scheme with each seed on digits, measure it under noise; write rows, table, picture."""
-    data = load("digits", validation=0)
+    """Train each scheme with each seed on digits, measure it under noise; write runs, rows, table, picture."""
     seeds = list(seeds)
-    print(
-        f"digits: {len(data.train)} training and {len(data.test)} test images of 8x8 pixels; "
-        f"{len(schemes)} schemes x {len(seeds)} seeds x {epochs} epochs"
-    )
+    print(f"digits: {len(schemes)} schemes x {len(seeds)} seeds x {epochs} epochs")
     rows: list[Row] = []
     with _one_thread():
         for seed in seeds:
             for scheme in schemes:
-                rows += _one(data, scheme, seed, epochs=epochs, white=white, salt=salt)
+                folder = out / f"{scheme}-{seed}"
+                rows += _one(_config(scheme, seed, epochs), folder, noise_suite(white, salt))
     made_by = provenance()
     write_atomically(
         out / "rows.jsonl", "".join(to_line(row | {"made_by": made_by}) for row in rows).encode()
@@ -50,7 +48,7 @@ def demonstrate(
     text = table(rows)
     write_atomically(out / "table.txt", text.encode())
     picture = save_figure(curves(rows, title="Digits under noise"), out / "curves.png")
-    print(f"\n{text}\n\nrows:    {out / 'rows.jsonl'}\npicture: {picture}")
+    print(f"\n{text}\n\nruns:    {out}/SCHEME-SEED\nrows:    {out / 'rows.jsonl'}\npicture: {picture}")
     return rows
 
 
@@ -65,28 +63,30 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _one(
-    data: DataSet, scheme: str, seed: int, *, epochs: int, white: Sequence[float], salt: Sequence[float]
-) -> list[Row]:
-    channels, _, size = data.shape
-    model = build(
-        "small_conv", num_classes=data.num_classes, in_channels=channels, image_size=size, mean=data.mean,
-        std=data.std, seed=seed, width=WIDTH,
-    )  # fmt: skip
+def _config(scheme: str, seed: int, epochs: int) -> Config:
+    return Config(
+        data=DataConfig("digits", validation=0.0),
+        model=ModelConfig("small_conv", options={"width": WIDTH}),
+        method=MethodConfig(scheme),
+        optimizer=Optimizer(lr=0.1),
+        schedule=Schedule("one_cycle"),
+        train=Settings(epochs=epochs, seed=seed),
+    )
+
+
+def _one(config: Config, folder: Path, suite: Suite) -> list[Row]:
+    """Train by `config` into `folder` and measure what came out; what the folder held is replaced."""
     progress = choose_progress()
     began = time.monotonic()
+    parts = build_run(config)
     fit(
-        model, preset(scheme, seed=seed), data, optimizer=Optimizer(lr=0.1), schedule=Schedule("one_cycle"),
-        epochs=epochs, seed=seed, progress=progress,
+        parts.model, parts.method, parts.data, optimizer=config.optimizer, schedule=config.schedule,
+        settings=config.train, progress=progress, out=folder, overwrite=True,
+        recipe=to_recipe(config, parts.data),
     )  # fmt: skip
-    report = evaluate(
-        model,
-        data.test,
-        noise_suite(white, salt),
-        tags={"scheme": scheme, "train_seed": seed, "data": data.name},
-    )
-    clean = next(row for row in report.rows if row["level"] == 0)
-    progress.note(
-        f"{scheme}, seed {seed}: {100 * clean['accuracy']:.1f}% clean, {time.monotonic() - began:.0f} s"
-    )
+    options = Options(suite=None, more=suite, overwrite=True)
+    report, _, _ = measure(find_candidate(Request(str(folder))), options)
+    scheme, seed, seconds = config.method.scheme, config.train.seed, time.monotonic() - began
+    accuracy = 100 * report.row("clean", 0.0)["accuracy"]
+    progress.note(f"{scheme}, seed {seed}: {accuracy:.1f}% clean, {seconds:.0f} s")
     return report.rows
