@@ -15,7 +15,7 @@ import pytest
 from studies import TINY, places_in, write_tiny
 
 from nfm.cli import main
-from nfm.errors import DataError, Stopped
+from nfm.errors import DataError, NumericalError, Stopped
 from nfm.reproduce import execution
 from nfm.reproduce.claims import claim_of, rows_of, write_claim
 from nfm.reproduce.execution import do_jobs
@@ -136,6 +136,17 @@ def test_a_killed_command_goes_on(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("claims/rows/small/*.jsonl"))
     subprocess.run(command, cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=True)
     assert len(list(tmp_path.glob("claims/rows/small/*.jsonl"))) == 1
+
+
+def test_an_arm_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:
+    study = read_study(
+        write_tiny(
+            tmp_path, TINY.replace('scheme = "erm"', 'scheme = "erm"\nchange = { optimizer = { lr = 1e30 } }')
+        )
+    )
+    with pytest.raises(NumericalError, match="1 of 2 runs failed:\n  erm, seed 0: "):
+        do_jobs(jobs_of(study, "small", seeds=[0]), places_in(tmp_path))
+    assert [path.name.split("-")[2] for path in tmp_path.glob("claims/rows/small/*")] == ["nfm"]
 
 
 def test_claims_are_made_of_rows_alone(made: Path, tmp_path: Path) -> None:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from nfm.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nfm.reproduce.execution import Places
+    from nfm.reproduce.study import Study
 
 EPILOG = """Rows go to CLAIMS/rows, one small file a run; tables, figures and CLAIMS/ID.json are made of them alone.
 A run whose rows are there is not done again, even where its folder is gone; one that was stopped goes on: give
@@ -56,25 +62,44 @@ def run(given: argparse.Namespace) -> None:
         return _write_docs(places)
     if given.id is None:
         raise UsageError("expected an ID, or `all`; `nfm reproduce --list` shows them")
-    for name in study_names() if given.id == "all" else [given.id]:
-        _reproduce(find_study(name), given, places)
-    return None
+    if given.id != "all":
+        return _reproduce(find_study(given.id), given, places)
+    if given.arms:
+        raise UsageError("--arms: expected one ID with it, got all")
+    return _all([find_study(name) for name in study_names()], given, places)
 
 
-def _list(places: Any) -> None:
+def _all(studies: Sequence[Study], given: argparse.Namespace, places: Places) -> None:
+    """Reproduce one study after the other; what stops one does not stop the next, and is told at the end."""
+    import sys
+
+    from nfm.errors import DataError, NumericalError
+
+    stopped = []
+    for study in studies:
+        try:
+            _reproduce(study, given, places)
+        except (DataError, NumericalError) as error:
+            print(f"{study.id}: {error}", file=sys.stderr, flush=True)
+            stopped.append(study.id)
+    if stopped:
+        raise DataError(f"not finished: {', '.join(stopped)}; the reason of each is told above")
+
+
+def _list(places: Places) -> None:
     from nfm.cli.list_verb import columns
     from nfm.reproduce.status import status_lines
 
     print(columns(status_lines(places.claims)))
 
 
-def _write_docs(places: Any) -> None:
+def _write_docs(places: Places) -> None:
     from nfm.reproduce.pages import write_page
 
     print(f"page: {write_page(places.claims, places.docs)}")
 
 
-def _reproduce(study: Any, given: argparse.Namespace, places: Any) -> None:
+def _reproduce(study: Study, given: argparse.Namespace, places: Places) -> None:
     from nfm.reproduce.execution import check_writable, do_jobs
     from nfm.reproduce.finish import finish
     from nfm.reproduce.jobs import jobs_of

@@ -14,7 +14,7 @@ import torch
 from nfm.config.build import build_run
 from nfm.config.runs import to_recipe
 from nfm.data.examples import DataSet, empty_like
-from nfm.errors import EnvironmentProblem
+from nfm.errors import EnvironmentProblem, NumericalError
 from nfm.reproduce.jobs import Job, placed
 from nfm.reproduce.kinds import take
 from nfm.reproduce.measuring import Trained, chosen
@@ -40,13 +40,20 @@ class Places:
 
 def do_jobs(jobs: Sequence[Job], places: Places) -> None:
     """Do every job that is not done. Among processes of torchrun: train only, for one process measures."""
+    failed: list[str] = []
     with _few_threads(jobs), joined(places.device) as ranks:
         for place, job in enumerate(jobs, start=1):
             if ranks.first:
                 tell(f"[{place}/{len(jobs)}] {job.line.arm.name}, seed {job.seed}: {job.name}")
-            do_job(job, places, ranks)
+            try:
+                do_job(job, places, ranks)
+            except NumericalError as error:  # one arm that diverges does not stop the others
+                failed.append(f"{job.line.arm.name}, seed {job.seed}: {error}")
+                tell(f"  failed: {error}")
         if ranks.world > 1 and ranks.first:
             tell("trained; the same command without torchrun measures")
+    if failed:
+        raise NumericalError(f"{len(failed)} of {len(jobs)} runs failed:\n  " + "\n  ".join(failed))
 
 
 @contextmanager

@@ -77,7 +77,7 @@ def _parse(path: Path, text: str) -> Study:
     )  # fmt: skip
 
 
-def _drawn(page: Page, lines: Mapping[str, Sequence[Line]]) -> tuple[str, ...]:
+def _drawn(page: Page, lines: Mapping[ScaleName, Sequence[Line]]) -> tuple[str, ...]:
     known = {line.arm.name for own in lines.values() for line in own}
     for name in page.drawn:
         if name not in known:
