@@ -15,6 +15,7 @@ from nfm.config.read import build_table
 from nfm.config.schema import Config
 from nfm.data.places import search_path
 from nfm.errors import ConfigError, DataError, UsageError, did_you_mean
+from nfm.randomness import check_seed
 from nfm.reproduce.reading import overlaid
 from nfm.reproduce.study import Line, Measure, Study
 from nfm.results import Row
@@ -72,11 +73,15 @@ def jobs_of(
     """Return the jobs of a study: all arms of the first seed, then all of the next."""
     lines = study.lines(scale)
     _check_arms(study, lines, arms)
-    wanted = [line for line in lines if arms is None or line.arm.name in arms]
+    wanted = [(line, config_of(line)) for line in lines if arms is None or line.arm.name in arms]
     if seeds is None:
-        order = list(dict.fromkeys(seed for line in wanted for seed in line.seeds))
-        return [make_job(line, seed) for seed in order for line in wanted if seed in line.seeds]
-    return [make_job(line, seed) for seed in seeds for line in wanted if _may_have(line, seed)]
+        order = list(dict.fromkeys(seed for line, _ in wanted for seed in line.seeds))
+        return [
+            make_job(line, config, seed) for seed in order for line, config in wanted if seed in line.seeds
+        ]
+    return [
+        make_job(line, config, seed) for seed in seeds for line, config in wanted if _may_have(line, seed)
+    ]
 
 
 def _may_have(line: Line, seed: int) -> bool:
@@ -93,20 +98,24 @@ def _check_arms(study: Study, lines: Sequence[Line], arms: Collection[str] | Non
             )
 
 
-def make_job(line: Line, seed: int) -> Job:
-    """Return the job of an arm and a seed."""
+def config_of(line: Line) -> Config:
+    """Return the settings of an arm, but for its seed."""
     arm = line.arm
     table = overlaid(line.scale.run, overlaid({"method": {"scheme": arm.scheme, **arm.method}}, arm.change))
     if line.name == "small":
         table = overlaid(table, arm.small)
-    table = overlaid(table, {"train": {"seed": seed}})
-    if line.scale.new_data:
-        table = overlaid(table, {"data": {"seed": seed}})
     errors: list[str] = []
     config = build_table(Config, table, "", errors)
     if config is None:
         raise ConfigError(f"arm {arm.name}: " + "; ".join(errors))
-    return Job(line, seed, config)
+    return config
+
+
+def make_job(line: Line, config: Config, seed: int) -> Job:
+    """Return the job of an arm and a seed."""
+    data = dataclasses.replace(config.data, seed=check_seed(seed)) if line.scale.new_data else config.data
+    seeded = dataclasses.replace(config, data=data, train=dataclasses.replace(config.train, seed=seed))
+    return Job(line, seed, seeded)
 
 
 def placed(config: Config, *, root: str, download: bool) -> Config:
