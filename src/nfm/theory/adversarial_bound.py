@@ -31,7 +31,7 @@ class SiteQuantities:
 
 @dataclass(frozen=True, eq=False)
 class AdversarialBound:
-    """Theorem 2 at one eps. The right side in three forms; each bounds what `adversarial` + regulariser + ... says.
+    """Theorem 2 at one eps: the adversarial loss, and the right side (that plus the regulariser) in three forms.
 
     `centred` is the theorem's, for features of mean 0. `printed` is the remark's for any others: it fails.
     `corrected` adds the first-order term that the remark leaves out.

@@ -83,9 +83,9 @@ class _Tracer(torch.fx.Tracer):
 
 
 class _Walk(torch.fx.Interpreter):
-    """Run the graph once for its shapes, and carry the reach of each node along: from the input, from the site,
+    """Run the graph once for its shapes, and carry the reach of each node along.
 
-    and from the input by ways around the site.
+    A reach has three numbers: from the input, from the site, and from the input by ways around the site.
     """
 
     def __init__(self, module: torch.fx.GraphModule, site: torch.fx.Node) -> None:

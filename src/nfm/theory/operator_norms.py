@@ -92,14 +92,16 @@ def layer_norm(layer: nn.Module, shape: tuple[int, ...], result: Tensor) -> floa
 
 def mean_norm(shape: tuple[int, ...], result: tuple[int, ...]) -> float:
     """Return the norm of averaging `shape` to `result` in equal groups: 1 / sqrt(group)."""
-    group, rest = divmod(math.prod(shape), math.prod(result))
-    if rest or any(
-        side % kept for side, kept in zip(shape[-2:], result[-2:], strict=False) if len(shape) == len(result)
-    ):
+    pooled = (
+        zip(shape, result, strict=True)
+        if len(shape) == len(result)
+        else [(math.prod(shape), math.prod(result))]
+    )
+    if any(side % kept for side, kept in pooled):
         raise UsageError(
             f"no rigorous norm of an average of {tuple(shape)} to {tuple(result)}: groups overlap"
         )
-    return 1 / math.sqrt(group)
+    return math.sqrt(math.prod(result) / math.prod(shape))
 
 
 def pooling_norm(layer: nn.MaxPool2d | nn.AvgPool2d) -> float:
