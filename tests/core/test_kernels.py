@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import nfm
-from nfm.core import compiled, kernel, operator
+from nfm.core import blocks, compiled, kernel, operator
 from nfm.core.blocks import blocks_of, in_threads
 from nfm.core.draw import Choice
 from nfm.core.kernel import KERNELS, kernel_in_use, use_kernel
@@ -39,6 +39,13 @@ def used(request: pytest.FixtureRequest) -> Iterator[str]:
         pytest.skip(f"no compiled kernel here: {compiled.problem()}")
     with use_kernel(request.param) as name:
         yield name
+
+
+@pytest.fixture(autouse=True)
+def threads_for_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use threads for small features too."""
+    monkeypatch.setattr(blocks, "BLOCKS_A_THREAD", 1)
+    monkeypatch.setattr(compiled, "ELEMENTS_A_THREAD", 1)
 
 
 @contextmanager

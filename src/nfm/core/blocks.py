@@ -22,6 +22,9 @@ from nfm.core.noise_plan import NoisePlan, Source
 from nfm.core.pages import fresh_like
 
 BLOCK = 2**15  # elements: no more than torch works on without threads of its own
+BLOCKS_A_THREAD = (
+    16  # fewer are done sooner by one: threads of Python wait for each other between two operations
+)
 HALF = (torch.float16, torch.bfloat16)
 
 Index = tuple[int | slice, ...]
@@ -82,7 +85,7 @@ Work = Callable[[Scratch, int, Block], object]
 
 
 def in_threads(work: Work, blocks: tuple[Block, ...]) -> None:
-    """Let `torch.get_num_threads()` threads take blocks, with their numbers, from one pile; they end with the call."""
+    """Let up to `torch.get_num_threads()` threads take numbered blocks from one pile; they end with the call."""
     pile = iter(enumerate(blocks))
     errors: list[BaseException] = []
 
@@ -95,7 +98,8 @@ def in_threads(work: Work, blocks: tuple[Block, ...]) -> None:
         except BaseException as error:
             errors.append(error)
 
-    helpers = [threading.Thread(target=take) for _ in range(min(torch.get_num_threads(), len(blocks)) - 1)]
+    count = min(torch.get_num_threads(), len(blocks) // BLOCKS_A_THREAD)
+    helpers = [threading.Thread(target=take) for _ in range(count - 1)]
     for helper in helpers:
         helper.start()
     take()
