@@ -15,7 +15,7 @@ import pytest
 from studies import TINY, places_in, write_tiny
 
 from nfm.cli import main
-from nfm.errors import DataError, NumericalError, Stopped
+from nfm.errors import ConfigError, DataError, NumericalError, Stopped
 from nfm.reproduce import execution
 from nfm.reproduce.claims import claim_of, rows_of, write_claim
 from nfm.reproduce.execution import do_jobs
@@ -27,6 +27,7 @@ from nfm.reproduce.reading import read_study
 from nfm.reproduce.records import Record
 from nfm.reproduce.rehearsal import rehearse
 from nfm.results import read_rows
+from nfm.train import checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +137,25 @@ def test_a_killed_command_goes_on(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("claims/rows/small/*.jsonl"))
     subprocess.run(command, cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=True)
     assert len(list(tmp_path.glob("claims/rows/small/*.jsonl"))) == 1
+
+
+def test_what_others_trained_is_measured(made: Path, tmp_path: Path) -> None:
+    """A finished run is measured as it is, though as many processes, or a GPU, trained it; an unfinished one is not."""
+    study = read_study(write_tiny(tmp_path))
+    job = jobs_of(study, "small")[0]
+    shutil.copytree(made / "runs", tmp_path / "runs")
+    folder = tmp_path / "runs" / "small" / job.name
+    identity = folder / "run.json"
+    identity.write_text(identity.read_text().replace('"world": 1', '"world": 8'))
+    do_jobs([job], places_in(tmp_path))
+    whole, again = (Record.of(place / "claims", job).rows() for place in (made, tmp_path))
+    assert again[1:] == whole[1:]
+    (path,) = checkpoint.found_in(folder / "checkpoints", checkpoint.LAST)
+    tensors, facts = checkpoint.load(path)
+    checkpoint.save(path, tensors, facts | {"position": facts["position"] | {"finished": False}})
+    Record.of(tmp_path / "claims", job).path.unlink()
+    with pytest.raises(ConfigError, match="world: was 8, now 1"):
+        do_jobs([job], places_in(tmp_path))
 
 
 def test_an_arm_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:

@@ -111,5 +111,6 @@ def _reproduce(study: Study, given: argparse.Namespace, places: Places) -> None:
         return print(rehearse(study, given.scale, jobs, places))
     if not given.from_rows:
         check_writable(places)
-        do_jobs(jobs, places)
+        if not do_jobs(jobs, places):
+            return None
     return print(finish(study, given.scale, places))

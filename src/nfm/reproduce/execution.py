@@ -10,8 +10,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from nfm.config.build import build_run
+from nfm.config.initial import read_weights
 from nfm.config.runs import to_recipe
 from nfm.data.examples import DataSet, empty_like
 from nfm.errors import EnvironmentProblem, NumericalError
@@ -19,9 +21,12 @@ from nfm.reproduce.jobs import Job, placed
 from nfm.reproduce.kinds import take
 from nfm.reproduce.measuring import Trained, chosen
 from nfm.reproduce.records import EPOCH, RUN, Record
-from nfm.results import Row, provenance
+from nfm.results import Row, provenance, read_rows
+from nfm.train import checkpoint
 from nfm.train.fit import Fit, fit
+from nfm.train.folder import CHECKPOINTS, ROWS
 from nfm.train.ranks import Ranks, joined
+from nfm.train.state import Position, load_weights
 
 MEASURED_EPOCH = ("epoch", "train_loss", "probe_accuracy", "validation_accuracy", "validation_loss")
 
@@ -38,8 +43,11 @@ class Places:
     device: str = "auto"
 
 
-def do_jobs(jobs: Sequence[Job], places: Places) -> None:
-    """Do every job that is not done. Among processes of torchrun: train only, for one process measures."""
+def do_jobs(jobs: Sequence[Job], places: Places) -> bool:
+    """Do every job that is not done; tell whether they are measured, too.
+
+    Among processes of torchrun they are not: they would wait for the one that measures until they are given up.
+    """
     failed: list[str] = []
     with _few_threads(jobs), joined(places.device) as ranks:
         for place, job in enumerate(jobs, start=1):
@@ -54,6 +62,7 @@ def do_jobs(jobs: Sequence[Job], places: Places) -> None:
             tell("trained; the same command without torchrun measures")
     if failed:
         raise NumericalError(f"{len(failed)} of {len(jobs)} runs failed:\n  " + "\n  ".join(failed))
+    return ranks.world == 1
 
 
 @contextmanager
@@ -90,13 +99,26 @@ def train(job: Job, places: Places, ranks: Ranks) -> tuple[Trained, Fit]:
     """Train, or go on with what the run's folder holds; the weights are those of the last epoch, as the paper's."""
     parts = build_run(placed(job.config, root=places.data_root, download=places.download))
     data, folder = watched(parts.data, job.line.scale.watch), places.runs / job.line.name / job.name
-    made = fit(
+    held_out = parts.data.validation if len(parts.data.validation) else None
+    trained = Trained(parts.model, parts.data, job.config, folder, held_out)
+    made = finished(folder, parts.model) if ranks.world == 1 else None
+    made = made or fit(
         parts.model, parts.method, data, optimizer=job.config.optimizer, schedule=job.config.schedule,
         settings=job.config.train, augment=parts.augment, out=folder, resume=True, ranks=ranks,
         recipe=to_recipe(job.config, data),
     )  # fmt: skip
-    held_out = parts.data.validation if len(parts.data.validation) else None
-    return Trained(parts.model.eval(), parts.data, job.config, folder, held_out), made
+    parts.model.to(ranks.device).eval()
+    return trained, made
+
+
+def finished(folder: Path, model: nn.Module) -> Fit | None:
+    """Load the last weights of a finished run into `model`, whatever number of processes or device trained it."""
+    found = checkpoint.found_in(folder / CHECKPOINTS, checkpoint.LAST)
+    facts = checkpoint.load(found[0])[1] if found else {}
+    if not facts.get("position", {}).get("finished"):
+        return None
+    load_weights(model, read_weights(found[0].with_suffix(".json")), str(found[0]))
+    return Fit(list(read_rows(folder / ROWS)), Position.from_facts(facts["position"]), folder, resumed=True)
 
 
 def watched(data: DataSet, count: int) -> DataSet:

@@ -41,9 +41,12 @@ def measure_features(trained: Trained, measure: Measure) -> list[Row]:
     start = torch.full((SHOWN, channels, *size), 0.5) + 0.01 * torch.from_numpy(
         numpy_generator(fold(0, "features", "start")).standard_normal((SHOWN, channels, *size))
     )
-    start = start.float().clamp(0, 1)
+    device = next(model.parameters()).device
+    start = start.float().clamp(0, 1).to(device)
     width = int(model.get_submodule(find_head(model)).in_features)  # type: ignore[arg-type]
-    units = torch.from_numpy(numpy_generator(fold(0, "features", "units")).permutation(width)[:SHOWN].copy())
+    units = torch.from_numpy(
+        numpy_generator(fold(0, "features", "units")).permutation(width)[:SHOWN].copy()
+    ).to(device)
     # The paper's ball is for 224 pixels a side: smaller images have one of the same size in each pixel.
     scale = math.sqrt(size[0] * size[1]) / PAPER_SIDE
     images, before, after = climb(model, start, units, ball=scale * BALL / LEVELS, step=scale * STEP / LEVELS)
@@ -103,7 +106,7 @@ def _activations(model: nn.Module, x: Tensor, units: Tensor, held: list[Tensor])
 
 
 def _png(image: Tensor) -> str:
-    pixels = (LEVELS * image).round().to(torch.uint8).permute(1, 2, 0).contiguous().numpy()
+    pixels = (LEVELS * image).round().to(torch.uint8).permute(1, 2, 0).cpu().numpy()
     return base64.b64encode(encode_png(np.ascontiguousarray(pixels))).decode()
 
 

@@ -45,7 +45,7 @@ def measure_circles(trained: Trained, measure: Measure) -> list[Row]:
 def predict(model: nn.Module, x: Tensor) -> Tensor:
     """Return class probabilities (n, 2)."""
     with torch.no_grad():
-        return model(x).softmax(1)
+        return model(x.to(next(model.parameters()).device)).softmax(1).cpu()
 
 
 def _accuracy(model: nn.Module, examples: ExampleSet) -> float:
