@@ -186,12 +186,42 @@ class Squares(nn.Module):
         return self.head(x * x)
 
 
+class Twice(nn.Module):
+    def __init__(self, join) -> None:
+        super().__init__()
+        self.join = join
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.join(x)
+
+
+@pytest.mark.parametrize(
+    ("join", "expected"),
+    [
+        (lambda x: x + x, 2),
+        (lambda x: torch.add(x, other=x), 2),
+        (lambda x: torch.cat([x, x], 1), math.sqrt(2)),
+        (lambda x: x.view(x.shape[0], -1) / 4, 0.25),
+        (lambda x: F.dropout(x, training=False), 1),
+        (lambda x: x.mean(1, keepdim=True), 0.5),
+        (lambda x: x + x[:, :1], 1 + 2),  # one value goes to four places: sqrt(4)
+        (lambda x: x[:, :1] * torch.ones(4), 2),
+    ],
+)
+def test_a_feature_that_is_taken_twice_counts_twice(join, expected: float) -> None:
+    assert lipschitz(Twice(join), torch.zeros(2, 4)).whole == pytest.approx(expected)
+
+
 def test_what_has_no_bound_is_refused() -> None:
     x, y = batch(4, 4)
     with pytest.raises(UsageError, match="product or quotient of two features; the empirical one remains"):
         margins(build(Squares), x, y)
     with pytest.raises(UsageError, match="the layer LayerNorm has none known"):
         lipschitz(nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 3)), x)
+    with pytest.raises(UsageError, match="the operation 'dropout' is not known"):  # on in evaluation mode too
+        lipschitz(Twice(lambda x: F.dropout(x, 0.5)), x)
+    with pytest.raises(UsageError, match="the operation 'getitem' is not known"):  # takes a value twice
+        lipschitz(Twice(lambda x: x[:, [0, 0]]), x)
     with pytest.raises(UsageError, match="no module 'nowhere' is called"):
         lipschitz(nn.Sequential(nn.Linear(4, 3)), x, site="nowhere")
     with pytest.raises(UsageError, match="without running statistics"):

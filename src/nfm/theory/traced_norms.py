@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,7 +18,7 @@ from nfm.theory import operator_norms as norms
 Reach = NDArray[np.float64]  # how far a node can move when a source moves by 1, for each source
 
 SAME_SIZE = {
-    "flatten", "view", "reshape", "contiguous", "permute", "transpose", "squeeze", "unsqueeze", "dropout", "getitem",
+    "flatten", "view", "reshape", "contiguous", "permute", "transpose", "squeeze", "unsqueeze",
     "size", "getattr", "clone", "chunk", "split",
 }  # fmt: skip
 SUMS = {"add", "iadd", "add_", "sub", "isub", "sub_"}
@@ -33,14 +34,14 @@ def call_reach(
 ) -> Reach:
     """Return the reach of a call; `values` and `reaches` are those of its arguments by name."""
     name = _name(node)
-    total = np.sum(list(reaches.values()), axis=0)
-    if not isinstance(result, Tensor | tuple | list):
+    parts = [_spread(values[argument], result) * reaches[argument] for argument in _arguments(node)]
+    total = np.sum(parts, axis=0)
+    if not isinstance(result, Tensor | tuple | list) or isinstance(result, torch.Size):
         return np.zeros_like(total)  # a shape or a number
-    if name in SAME_SIZE:
+    if name in SAME_SIZE or (name == "dropout" and not _trains(node)) or (name == "getitem" and _cuts(node)):
         return total
     if name in SUMS and "alpha" not in node.kwargs:
-        times = sum(1 for argument in node.args if isinstance(argument, torch.fx.Node))
-        return total if times == len(node.all_input_nodes) else times * total
+        return total
     if name in ACTIVATIONS and len(node.args) == 1:
         return (norms.activation_slope(ACTIVATIONS[name]) or 1.0) * total
     if name in SCALES:
@@ -48,10 +49,35 @@ def call_reach(
     if name in ("mean", "adaptive_avg_pool2d") and isinstance(result, Tensor):
         return total * norms.mean_norm(_first(node, values).shape, result.shape)
     if name in ("cat", "concat"):
-        return joined(reaches.values())
+        return joined(reaches[argument] for argument in _arguments(node))
     raise UsageError(
         f"no rigorous Lipschitz bound: the operation {name!r} is not known to this package; the empirical one remains"
     )
+
+
+def _arguments(node: torch.fx.Node) -> list[str]:
+    """Return the nodes that a call takes, by name; one that is taken twice is there twice."""
+    found: list[str] = []
+    torch.fx.node.map_arg((node.args, node.kwargs), lambda argument: found.append(argument.name))
+    return found
+
+
+def _spread(value: Any, result: Any) -> float:
+    """Return how much broadcasting a value to the shape of the result stretches it."""
+    if not isinstance(value, Tensor) or not isinstance(result, Tensor):
+        return 1.0
+    return math.sqrt(max(1.0, result.numel() / value.numel()))
+
+
+def _cuts(node: torch.fx.Node) -> bool:
+    """Tell whether an index is made of numbers and slices, which take no value twice."""
+    index = node.args[1] if isinstance(node.args[1], tuple) else (node.args[1],)
+    return all(part is None or part is Ellipsis or isinstance(part, int | slice) for part in index)
+
+
+def _trains(node: torch.fx.Node) -> bool:
+    """Tell whether a dropout is on even in evaluation mode, as it is by default."""
+    return bool(node.kwargs.get("training", node.args[2] if len(node.args) > 2 else True))
 
 
 def joined(reaches: Iterable[Reach]) -> Reach:
