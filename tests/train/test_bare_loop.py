@@ -57,7 +57,7 @@ def bare_loop(model: nn.Module, scheme: str, name: str) -> list[Tensor]:
     data = digits()
     x_all = data.train.images.float() / 255
     sites = SITES[name] if scheme in ("manifold_mixup", "noise_injection", "nfm") else ["input"]
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=0.9, weight_decay=5e-4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=0.9, weight_decay=5e-4, fused=True)
     steps = len(x_all) // BATCH
     model.train()
     for step in range(EPOCHS * steps):

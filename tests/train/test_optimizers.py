@@ -170,7 +170,7 @@ def test_clipping_bounds_the_norm() -> None:
 
 def test_an_optimizer_of_torch_can_be_given() -> None:
     first, second = network(digits()), network(digits())
-    own = torch.optim.SGD(first.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
+    own = torch.optim.SGD(first.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, fused=True)
     train(model=first, optimizer=own, schedule=Schedule("cosine"))
     train(model=second, optimizer=Optimizer(lr=0.1), schedule=Schedule("cosine"))
     assert_same(list(first.parameters()), list(second.parameters()))

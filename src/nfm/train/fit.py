@@ -73,6 +73,8 @@ def fit(
     folder = _folder(out, resume=resume, overwrite=overwrite)
     _check_data(model, method, data, augment)
     root = model.to(ranks.device)
+    if settings.channels_last:  # before the optimizer looks at the parameters' layout
+        root.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     built = optimizer.build(root) if isinstance(optimizer, Optimizer) else optimizer
     identity = identity_of(
         root, method, data, settings=settings, optimizer=optimizer, schedule=schedule, augment=augment,
@@ -143,8 +145,6 @@ def _check_data(model: nn.Module, method: Method, data: DataSet, augment: Augmen
 def _wrap(root: nn.Module, method: Method, settings: Settings, ranks: Ranks, stack: ExitStack) -> nn.Module:
     """Return what the forward pass calls: the network, compiled and distributed as the settings say."""
     forward = root
-    if settings.channels_last:
-        root.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if settings.sync_batch_norm:
         if ranks.device.type == "cpu":
             raise EnvironmentProblem("sync_batch_norm: torch has it for CUDA only; leave it off on a CPU")
