@@ -11,7 +11,7 @@ def toy_table(table: Row) -> str:
     """Return the toy task: published single accuracies, ours over seeds, excess risk, a test, the best of settings."""
     body = [_toy_line(line) for line in table["lines"]]
     head = [
-        "scheme", "paper (1 seed, 200 points)", "ours", "excess risk", "p against the baseline",
+        "scheme", "paper (1 seed, 200 points)", "ours", "median", "collapsed", "excess risk", "p against the baseline",
         "best of k settings", "its excess risk", "setting",
     ]  # fmt: skip
     near = [line["label"] for line in table["lines"] if line["near_bayes"]]
@@ -24,7 +24,8 @@ def _toy_line(line: Row) -> list[str]:
     paper = f"{line['published'][0]:.1f}" if line["published"] else "–"
     p_value = "–" if line["p_value"] is None else f"{line['p_value']:.2g}"
     return [
-        line["label"], paper, show_number(line["accuracy"]), f"{100 * line['excess']:.2f}", p_value,
+        line["label"], paper, show_number(line["accuracy"]), f"{100 * line['median']:.1f}",
+        f"{line['collapsed']} of {line['accuracy']['seeds']}", f"{100 * line['excess']:.2f}", p_value,
         f"{show_number(line['tuned'])} (k={line['settings']})", f"{100 * line['tuned_excess']:.2f}", line["chosen"],
     ]  # fmt: skip
 

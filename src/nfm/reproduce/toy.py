@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean
+from statistics import fmean, median
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ TEST_POINTS = 20_000
 EXTENT, SIDE = 2.0, 51  # of the square whose probabilities are kept for the figure
 DRAWN_SEED = 0
 NEAR = 0.005  # half a point: as near to Bayes as the question asks
-SURE = 0.05
+COLLAPSED = 0.6  # accuracy: below, a network tells hardly more than a coin
 
 
 @MEASURES.register("circles")
@@ -93,6 +93,8 @@ def _summary(
         raise DataError(f"toy: expected rows with an accuracy of {arm.name}, got none")
     return {
         "arm": arm.name, "label": arm.title, "published": list(arm.published), "accuracy": number.as_row(),
+        "median": round(median(row["accuracy"] for row in own), 4),
+        "collapsed": sum(row["accuracy"] < COLLAPSED for row in own),
         "own_test": round(fmean(row["own_test"] for row in own), 4), "excess": round(best - number.mean, 4),
         "p_value": None if arm is baseline else _p_value(own, measured[baseline.name]),
         "settings": len(settings), "chosen": chosen.note or chosen.title, "tuned": tuned.as_row(),
