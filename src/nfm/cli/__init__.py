@@ -15,6 +15,7 @@ VERBS = {
     "compare": "put measured runs in one table, with paired tests",
     "plot": "draw measured runs as PNG, SVG or PDF",
     "report": "write measured runs as one page to look at in a browser",
+    "tune": "find noise levels, alpha and sites on validation data, clean against robust",
     "reproduce": "make a table or figure of the paper, the published numbers beside ours",
     "theory": "measure what the paper's theory says of trained networks",
     "check": "read a recipe and list all its errors at once",

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from nfm.config.schema import Config
 
 DEFAULT_RECIPE = "digits/nfm"
-DEFAULT_STUDY = ("train.epochs=20",)  # with 24 trials some four minutes on one core
+DEFAULT_STUDY = ("train.epochs=20", "data.validation=0.4")  # 600 digits to train on, 400 to choose by
+DEFAULT_LEVELS = ("white_noise=0.3,0.5", "salt_and_pepper=0.1,0.2")  # lower ones hardly harm digits
 SUITE = "cifar"  # white noise .1 .2 .3, salt and pepper .02 .04 .1
 
 EPILOG = """Without a recipe and flags it tunes nfm on digits (minutes). The recipe must leave a validation part;
@@ -33,6 +34,9 @@ def add_arguments(options: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME=L,L",
         help="perturbations whose mean accuracy counts (default: those of `nfm evaluate --suite quick`)",
+    )
+    options.add_argument(
+        "--keep-all", action="store_true", help="drop no trial early: strong noise learns slowly"
     )
     for flag, (key, about) in FLAGS.items():
         options.add_argument(f"--{flag}", dest=key, metavar="X", help=f"{about} [{key}]")
@@ -59,14 +63,22 @@ def run(given: argparse.Namespace) -> None:
     from nfm.tune.study import HEAD, tune
 
     config = _config(given)
-    cells = parse_levels(given.levels) if given.levels else SUITES[SUITE]
+    levels = given.levels or (DEFAULT_LEVELS if _is_default(given) else ())
+    cells = parse_levels(levels) if levels else SUITES[SUITE]
     plain = default_out(config)
     out = check_name(given.out or plain.with_name(f"tune-{plain.name}"))
     with kept_in(out, overwrite=False, head=HEAD, what="trials"):
         study = tune(
-            config, cells, trials=given.trials, out=out, device=given.device, overwrite=given.overwrite
-        )
+            config, cells, trials=given.trials, out=out, prune=not given.keep_all, device=given.device,
+            overwrite=given.overwrite,
+        )  # fmt: skip
         print(finish(study))
+
+
+def _is_default(given: argparse.Namespace) -> bool:
+    return (
+        given.recipe is None and getattr(given, "data.name") is None and getattr(given, "model.name") is None
+    )
 
 
 def _config(given: argparse.Namespace) -> Config:
@@ -76,6 +88,6 @@ def _config(given: argparse.Namespace) -> Config:
 
     keys = [key for key, _ in (FLAGS | SWITCHES).values()]
     overrides = [f"{key}={getattr(given, key)}" for key in keys if getattr(given, key) is not None]
-    if given.recipe is None and all(getattr(given, key) is None for key in ("data.name", "model.name")):
+    if _is_default(given):
         return read_config(find_recipe(DEFAULT_RECIPE), [*DEFAULT_STUDY, *overrides, *given.set])
     return read_config(find_recipe(given.recipe) if given.recipe else None, [*overrides, *given.set])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -19,24 +20,42 @@ Points = list[Row]
 def pareto_front(rows: Iterable[Row], *, title: str) -> Figure:
     """Return a figure of clean against robust accuracy (%): trials, the front, trial 0, the reference.
 
-    A dropped trial stands where it was when it was dropped. Trials without numbers are left out.
+    Where trials were dropped, a second panel shows all of them at the age at which that was decided. Trials without
+    numbers are left out.
     """
     rows = [row for row in rows if row["clean"] is not None]
-    if not rows:
-        raise UsageError("expected rows of at least one trial with its accuracies, got none")
-    figure = new_figure(width=6.4, height=4.8)
-    axes = figure.subplots()
+    whole = [row for row in rows if row["state"] == "complete"]
+    if not whole:
+        raise UsageError("expected rows of at least one complete trial with its accuracies, got none")
+    dropped = any(row["state"] == "pruned" for row in rows)
+    figure = new_figure(width=9.6 if dropped else 6.4, height=4.8)
+    axes, *side = figure.subplots(1, 1 + dropped, squeeze=False, width_ratios=(1.6, 1)[: 1 + dropped])[0]
+    _draw_end(axes, whole)
+    if dropped:
+        _draw_rung(side[0], [row for row in rows if row["kind"] == "trial" and row["rung"]])
+    figure.suptitle(title, fontsize=11, color=INK, x=0.01, ha="left")
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8.5)
+    return figure
+
+
+def _draw_end(axes: Axes, rows: Points) -> None:
+    """Draw what was trained to its end."""
     trials = [row for row in rows if row["kind"] == "trial"]
-    _scatter(axes, [row for row in trials if row["state"] == "pruned"], "x", FAINT, 26, "dropped early")
-    whole = [row for row in trials if row["state"] == "complete" and not row["front"]]
-    _scatter(axes, whole, "o", PALETTE[5], 30, "trial")
+    _scatter(axes, [row for row in trials if not row["front"]], "o", PALETTE[5], 30, "trial")
     _draw_front(axes, [row for row in trials if row["front"]])
     _ring(axes, [row for row in trials if row["trial"] == 0])
     for row in rows:
         if row["kind"] == "reference":
             _scatter(axes, [row], "D", PALETTE[6], 52, f"{row['scheme']}, for reference")
-    _finish(figure, axes, rows, title)
-    return figure
+    _finish(axes, f"at the end, {_about(rows[0])}")
+
+
+def _draw_rung(axes: Axes, trials: Points) -> None:
+    """Draw all trials at the age at which some were dropped."""
+    early = [row | row["rung"] for row in trials]
+    _scatter(axes, [row for row in early if row["state"] != "pruned"], "o", PALETTE[5], 20, "")
+    _scatter(axes, [row for row in early if row["state"] == "pruned"], "x", PALETTE[1], 28, "dropped early")
+    _finish(axes, f"after epoch {early[0]['epochs']}")
 
 
 def _scatter(axes: Axes, rows: Points, marker: str, colour: str, size: float, label: str) -> None:
@@ -72,21 +91,18 @@ def _places(rows: Points) -> tuple[list[float], list[float]]:
     return [100 * row["robust"] for row in rows], [100 * row["clean"] for row in rows]
 
 
-def _finish(figure: Figure, axes: Axes, rows: Points, title: str) -> None:
+def _finish(axes: Axes, when: str) -> None:
     quieten(axes)
     axes.grid(axis="x", color=GRID, linewidth=0.8)
     axes.margins(0.08)
     axes.set_xlabel("mean accuracy under perturbation (%)", color=INK)
     axes.set_ylabel("clean accuracy (%)", color=INK)
-    cells = [label for label in rows[0]["cells"] if not label.startswith("clean")]
-    axes.set_title(
-        f"{rows[0]['n']} validation examples; perturbed by {_together(cells)}",
-        fontsize=8.5,
-        color=FAINT,
-        loc="left",
-    )
-    figure.suptitle(title, fontsize=11, color=INK, x=0.01, ha="left")
-    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8.5)
+    axes.set_title(when, fontsize=8.5, color=FAINT, loc="left")
+
+
+def _about(row: Row) -> str:
+    cells = [label for label in row["cells"] if not label.startswith("clean")]
+    return textwrap.fill(f"{row['n']} validation examples; {_together(cells)}", 76)
 
 
 def _together(labels: list[str]) -> str:

@@ -33,6 +33,7 @@ class Bench:
     cells: tuple[Cell, ...]
     folder: Path
     ranks: Ranks
+    prune: bool  # drop trials without hope
 
     def measure(self, model: nn.Module, *, save_to: Path | None = None) -> Score:
         """Return the accuracies of `model` on the validation examples; with `save_to`, cells are kept there."""
@@ -63,7 +64,7 @@ class Bench:
                 raise NumericalError("the network's logits are not finite: training went astray")
 
 
-def make_bench(config: Config, cells: Sequence[Cell], folder: Path, ranks: Ranks) -> Bench:
+def make_bench(config: Config, cells: Sequence[Cell], folder: Path, ranks: Ranks, *, prune: bool) -> Bench:
     """Read the data of `config`, and let go of its test part: nothing here can look at it."""
     if config.train.epochs < 1:
         raise UsageError(f"epochs: expected at least 1, got {config.train.epochs}")
@@ -82,4 +83,4 @@ def make_bench(config: Config, cells: Sequence[Cell], folder: Path, ranks: Ranks
             f"{config.data.name}: expected validation examples to choose by, got none; --set data.validation=0.1"
         )
     data = dataclasses.replace(data, test=empty_like(data.train))
-    return Bench(config, data, tuple(cells), folder, ranks)
+    return Bench(config, data, tuple(cells), folder, ranks, prune)

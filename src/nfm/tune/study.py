@@ -46,14 +46,15 @@ def tune(
     *,
     trials: int,
     out: Path,
+    prune: bool = True,
     device: str = "auto",
     overwrite: bool = False,
 ) -> Study:
     """Search the settings of the scheme of `config` on its validation examples, for `trials` trials in all.
 
     Trial 0 is the recipe's own setting. What is in `out` is gone on with: the same study, no trial lost; more
-    trials than before are added to it. With `overwrite`, the study that is there is cleared away, after all that
-    can be refused was.
+    trials than before are added to it. Without `prune` every trial is trained to its end. With `overwrite`, the
+    study that is there is cleared away, after all that can be refused was.
     """
     import_optuna()
     if trials < 1:
@@ -61,7 +62,7 @@ def tune(
     with joined(device) as ranks:
         if ranks.world > 1:
             raise UsageError(f"tune: expected one process, got {ranks.world}; start it without torchrun")
-        bench = make_bench(config, cells, out, ranks)
+        bench = make_bench(config, cells, out, ranks, prune=prune)
         space = find_space(config.method, build_parts(config, bench.data).model)
         build_parts(apply(config, space.start), bench.data)  # refuse settings that the scheme cannot take
         bench.rehearse()
@@ -97,7 +98,7 @@ def _identity(bench: Bench, space: Space) -> Row:
     identity = {
         "recipe": recipe, "space": dataclasses.asdict(space), "cells": [cell.label for cell in bench.cells],
         "train": hash_examples(bench.data.train), "validation": hash_examples(bench.data.validation),
-        "device": bench.ranks.device.type,
+        "prune": bench.prune, "device": bench.ranks.device.type,
     }  # fmt: skip
     return json.loads(json.dumps(identity))  # as it will be read back: lists for tuples
 
@@ -134,7 +135,7 @@ def _next_trial(bench: Bench, history: History, progress: StudyProgress, trials:
     number = len(rows)
     label = f"trial {number} ({number + 1} of {trials})"
     progress.begin(label)
-    rivals = rung_scores(rows) if number else None
+    rivals = rung_scores(rows) if number and bench.prune else None
     row = run_trial(
         bench, f"{number:03d}", apply(bench.config, settings), rivals=rivals, progress=progress
     )  # fmt: skip
