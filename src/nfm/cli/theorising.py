@@ -10,6 +10,7 @@ from torch import Tensor
 
 from nfm.cli.candidates import Request, find_candidate
 from nfm.config.build import Parts
+from nfm.config.initial import read_weights
 from nfm.data import ExampleSet, to_unit
 from nfm.errors import CheckpointError, UsageError
 from nfm.method.sites import default_sites
@@ -17,6 +18,7 @@ from nfm.results import Row, read_rows
 from nfm.theory.meter import ROWS, Meter, Watcher, Yardstick, measure
 from nfm.train import checkpoint
 from nfm.train.folder import CHECKPOINTS, IDENTITY
+from nfm.train.state import load_weights
 
 EXAMPLES = 64  # that a meter looks at
 
@@ -40,10 +42,10 @@ def measured_rows(
         known = {row["epoch"] for row in kept}
         for epoch, path in _checkpoints(folder):
             if epoch not in known:
-                model = find_candidate(Request(str(path), data_root=data_root)).model
+                load_weights(candidate.model, read_weights(path), str(path))
                 rows += [
                     {"run": name, "epoch": epoch, **row}
-                    for row in measure(model, x, y, sites=sites, with_=how)
+                    for row in measure(candidate.model, x, y, sites=sites, with_=how)
                 ]
     return rows
 
