@@ -15,7 +15,7 @@ import nfm.tune.history
 import nfm.tune.study
 import nfm.tune.trial
 from nfm.config.build import build_data
-from nfm.errors import ConfigError, EnvironmentProblem, NumericalError, UsageError
+from nfm.errors import ConfigError, EnvironmentProblem, NumericalError, Stopped, UsageError
 from nfm.tune.dominance import Score
 from nfm.tune.front import finish
 from nfm.tune.lock import locked
@@ -205,6 +205,30 @@ def test_a_trial_that_goes_astray_is_told_and_the_others_go_on(
     assert [row["state"] for row in rows] == ["complete", "failed", "complete"]
     assert (rows[1]["clean"], rows[1]["reason"]) == (None, "the loss is nan")
     assert "1 failed" in finish(Study(rows, tiny(), in_memory))
+
+
+def test_a_polite_end_says_that_the_same_command_goes_on(
+    in_memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*args: Any, **settings: Any) -> Any:
+        raise Stopped("stopped after step 3; the state is saved", 15)
+
+    monkeypatch.setattr(nfm.tune.trial, "fit", stopped)
+    with pytest.raises(Stopped, match="state is saved; the same command goes on") as end:
+        run_study(in_memory)
+    assert end.value.exit_code == 143
+
+
+def test_every_trial_is_trained_to_its_end_where_none_is_to_be_dropped(
+    in_memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nfm.tune.trial, "is_hopeless", lambda score, rivals: True)
+    assert [row["state"] for row in run_study(in_memory / "drop", trials=2)[1:]] == ["complete", "pruned"]
+    assert [row["state"] for row in run_study(in_memory / "keep", trials=2, prune=False)[1:]] == [
+        "complete"
+    ] * 2
+    with pytest.raises(UsageError, match="prune: True there, False here"):
+        run_study(in_memory / "drop", trials=2, prune=False)
 
 
 def test_a_study_of_failures_says_so(in_memory: Path) -> None:

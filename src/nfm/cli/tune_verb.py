@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from nfm.config.schema import Config
 
 DEFAULT_RECIPE = "digits/nfm"
-DEFAULT_STUDY = ("train.epochs=20", "data.validation=0.4")  # 600 digits to train on, 400 to choose by
+DEFAULT_STUDY = ("train.epochs=40", "data.validation=0.4")  # 600 digits to train on, 400 to choose by
 DEFAULT_LEVELS = ("white_noise=0.3,0.5", "salt_and_pepper=0.1,0.2")  # lower ones hardly harm digits
 SUITE = "cifar"  # white noise .1 .2 .3, salt and pepper .02 .04 .1
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nfm.config.build import build_parts
 from nfm.config.schema import Config, MethodConfig
-from nfm.errors import UsageError
+from nfm.errors import Stopped, UsageError
 from nfm.evaluate.journal import Journal
 from nfm.evaluate.subject import hash_examples
 from nfm.evaluate.suites import Cell
@@ -116,6 +116,8 @@ def _search(bench: Bench, space: Space, journal: Journal, trials: int) -> list[R
         while len(history.rows) < trials:
             history.add(_next_trial(bench, history, progress, trials))
             _write(journal, history)
+    except Stopped as stopped:
+        raise Stopped(f"{stopped}; the same command goes on", stopped.exit_code - 128) from None
     finally:
         progress.stop()
     return _write(journal, history)
