@@ -10,12 +10,12 @@ from benchmarks.side_by_side import Ratio, ratio_of
 
 ROUNDS, STEPS = 3, 3
 CHILD = """
-import resource, sys
-from benchmarks.networks import preact_resnet18, training
+import sys
+from benchmarks.networks import peak_memory, preact_resnet18, training
 from nfm.method.presets import preset
 method = preset(sys.argv[1])
 training(preact_resnet18(0.25), lambda model, x, y: method(model, x, y).loss, steps={steps})()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+print(peak_memory())
 """
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -65,3 +67,10 @@ def training(model: nn.Module, loss: Loss, *, steps: int) -> Work:
             optimizer.step()
 
     return run
+
+
+def peak_memory() -> float:
+    """Return the peak of this process so far in MiB; not ru_maxrss, which a child inherits from its parent."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    (found,) = re.findall(r"VmHWM:\s+(\d+) kB", status)
+    return int(found) / 1024
