@@ -158,7 +158,7 @@ def test_the_test_part_is_never_looked_at(
     with pytest.raises(AssertionError, match="the test part was looked at"):
         len(without_test(tiny().data).test)
     rows = run_study(in_memory / "study")
-    finish(Study(rows, tiny(), in_memory / "study"))
+    finish(Study(rows, tiny(), CELLS, in_memory / "study"))
     assert results(rows) == results(rows_in(whole))
 
 
@@ -204,7 +204,7 @@ def test_a_trial_that_goes_astray_is_told_and_the_others_go_on(
     rows = run_study(in_memory, trials=3)[1:]
     assert [row["state"] for row in rows] == ["complete", "failed", "complete"]
     assert (rows[1]["clean"], rows[1]["reason"]) == (None, "the loss is nan")
-    assert "1 failed" in finish(Study(rows, tiny(), in_memory))
+    assert "1 failed" in finish(Study(rows, tiny(), CELLS, in_memory))
 
 
 def test_a_polite_end_says_that_the_same_command_goes_on(
@@ -234,7 +234,7 @@ def test_every_trial_is_trained_to_its_end_where_none_is_to_be_dropped(
 def test_a_study_of_failures_says_so(in_memory: Path) -> None:
     rows = run_study(in_memory, "optimizer.lr=1e20", trials=1)
     with pytest.raises(NumericalError, match="no trial came to its end: "):
-        finish(Study(rows, tiny(), in_memory))
+        finish(Study(rows, tiny(), CELLS, in_memory))
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 from tuning import TINY, rows_in
 
 from nfm.cli import main
+from nfm.cli.levels import parse_levels
 from nfm.config.read import read_config
 from running import assert_different_result, assert_same_result
 
@@ -17,7 +19,7 @@ SMALL = [
     "digits",
     *(word for key in [*TINY, "train.checkpoint_seconds=60"] for word in ("--set", key)),
 ]
-LEVELS = ["--levels", "white_noise=0.3", "salt_and_pepper=0.2"]
+LEVELS = ["--levels", "white_noise=0.3", "salt_and_pepper(per=value)=0.2"]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +31,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_leaves_rows_a_picture_and_recipes(study: Path) -> None:
     assert [row["kind"] for row in rows_in(study)] == ["reference", "trial", "trial"]
-    assert set(rows_in(study)[0]["cells"]) == {"clean 0", "white_noise 0.3", "salt_and_pepper 0.2"}
+    assert set(rows_in(study)[0]["cells"]) == {"clean 0", "white_noise 0.3", "salt_and_pepper(per=value) 0.2"}
     assert (study / "pareto.png").read_bytes().startswith(b"\x89PNG")
     assert (study / "front" / "01.toml").exists()
 
@@ -55,7 +57,9 @@ def test_it_goes_on_tells_the_front_and_what_to_do_next(
     assert "trials: 2 (2 complete)" in told
     train, evaluate = re.findall(r"^  nfm (.*)$", told, re.MULTILINE)
     assert train.startswith(f"train {study}/front/0")
-    assert evaluate == f"evaluate {study}/chosen"
+    _, folder, _, *levels = shlex.split(evaluate)
+    assert folder == f"{study}/chosen"
+    assert parse_levels(levels) == parse_levels(LEVELS[1:])
     assert not (study / "front" / "77.toml").exists()
     chosen = read_config(Path(train.split()[1]))
     assert chosen.method.noise.keys() == {"add", "mult"}

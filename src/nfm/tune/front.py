@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from nfm.config.write import write_config
 from nfm.errors import EnvironmentProblem, NumericalError
 from nfm.evaluate.metrics import wilson_interval
+from nfm.evaluate.suites import Cell
 from nfm.plots.canvas import save_figure
 from nfm.plots.pareto import pareto_front
 from nfm.plots.table import align
@@ -28,13 +30,27 @@ def finish(study: Study) -> str:
         raise NumericalError(f"no trial came to its end: {'; '.join(sorted(reasons))}")
     recipes = _write_recipes(study, front)
     best = max(front, key=lambda row: row["clean"] + row["robust"])
-    chosen = recipes[front.index(best)]
+    chosen, run = recipes[front.index(best)], study.folder / "chosen"
     return "\n".join([
         _table(study, front, best), "", *_notes(study, front), "",
         f"recipes: {study.folder / RECIPES}", f"picture: {_picture(study)}", "",
         "the highest mean of both (*); train it, and measure it on the test part, once:",
-        f"  nfm train {chosen} --out {study.folder / 'chosen'}", f"  nfm evaluate {study.folder / 'chosen'}",
+        f"  nfm train {_quoted(chosen)} --out {_quoted(run)}",
+        f"  nfm evaluate {_quoted(run)} --levels {_levels(study.cells)}",
     ])  # fmt: skip
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))
+
+
+def _levels(cells: Sequence[Cell]) -> str:
+    """Return the cells as `nfm evaluate --levels` takes them, for a shell."""
+    levels: dict[str, list[str]] = {}
+    for cell in cells:
+        if cell.level:
+            levels.setdefault(cell.perturbation.label, []).append(repr(cell.level))
+    return " ".join(shlex.quote(f"{label}={','.join(found)}") for label, found in levels.items())
 
 
 def _table(study: Study, front: Sequence[Row], best: Row) -> str:

@@ -33,10 +33,11 @@ PLACES = ("root", "download")  # of the data: where it is changes no result
 
 @dataclass(frozen=True)
 class Study:
-    """What a study made: its rows, the recipe it began with, and where it is kept."""
+    """What a study made: its rows, the recipe it began with, what it measured, and where it is kept."""
 
     rows: list[Row]
     config: Config
+    cells: tuple[Cell, ...]
     folder: Path
 
 
@@ -71,7 +72,7 @@ def tune(
                 _clear(out)
             journal = Journal(out, HEAD, "study")
             _start(journal, _identity(bench, space))
-            return Study(_search(bench, space, journal, trials), config, out)
+            return Study(_search(bench, space, journal, trials), config, bench.cells, out)
 
 
 def _clear(folder: Path) -> None:
