@@ -50,6 +50,14 @@ def _peers() -> Iterator[tuple[str, str, Loss]]:
         return run
 
     try:
+        import_torchvision("a comparison")  # first: timm needs one that can be imported
+        from torchvision.transforms import v2
+    except (EnvironmentProblem, ImportError, RuntimeError):
+        print("torchvision is not installed: not compared with")
+    else:
+        yield "torchvision v2.MixUp", "mixup", step(v2.MixUp(num_classes=10))
+        yield "torchvision v2.CutMix", "cutmix", step(v2.CutMix(num_classes=10))
+    try:
         from timm.data import Mixup
     except (ImportError, RuntimeError):
         print("timm is not installed: not compared with")
@@ -57,11 +65,3 @@ def _peers() -> Iterator[tuple[str, str, Loss]]:
         settings: dict[str, Any] = {"label_smoothing": 0.0, "num_classes": 10}
         yield "timm Mixup", "mixup", step(Mixup(mixup_alpha=1.0, cutmix_alpha=0.0, **settings))
         yield "timm CutMix", "cutmix", step(Mixup(mixup_alpha=0.0, cutmix_alpha=1.0, **settings))
-    try:
-        import_torchvision("a comparison")
-        from torchvision.transforms import v2
-    except (EnvironmentProblem, ImportError, RuntimeError):
-        print("torchvision is not installed: not compared with")
-    else:
-        yield "torchvision v2.MixUp", "mixup", step(v2.MixUp(num_classes=10))
-        yield "torchvision v2.CutMix", "cutmix", step(v2.CutMix(num_classes=10))
