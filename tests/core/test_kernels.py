@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import nfm
-from nfm.core import blocks, compiled, kernel, operator
+from nfm.core import blocks, compiled, kept, kernel, operator, streams
 from nfm.core.blocks import blocks_of, in_threads
 from nfm.core.draw import Choice
 from nfm.core.kernel import KERNELS, kernel_in_use, use_kernel
@@ -165,6 +165,31 @@ def test_works_under_inference_mode_and_leaves_no_grad_alone(used: str) -> None:
     assert torch.is_grad_enabled()
 
 
+def drawn_in_backward(made: Choice, x: Tensor, monkeypatch: pytest.MonkeyPatch, *between: Choice) -> int:
+    """Return how many blocks are drawn in the backward pass of `x`, the choices `between` being applied before it."""
+    out = made.apply(x)
+    for other in between:
+        other.apply(x)
+    calls: list[int] = []
+    fill = streams._fill
+    with monkeypatch.context() as patch:
+        patch.setattr(streams, "_fill", lambda *given: calls.append(1) or fill(*given))
+        (grad,) = torch.autograd.grad(out, x, torch.ones_like(x), retain_graph=True)
+        kept_calls = len(calls)
+        assert torch.equal(torch.autograd.grad(out, x, torch.ones_like(x))[0], grad)
+        assert len(calls) > kept_calls  # what was kept is used once
+    return kept_calls
+
+
+def test_factors_of_small_features_are_kept_for_one_backward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, noise = feature((8, 3, 8, 8), "contiguous").requires_grad_(), nfm.Noise(0.4, 0.2)
+    with use_kernel("torch"):
+        assert drawn_in_backward(choice(noise), x, monkeypatch) == 0
+        assert drawn_in_backward(choice(noise), x, monkeypatch, choice(noise, key=4)) > 0
+        monkeypatch.setattr(kept, "MOST", x.numel() - 1)
+        assert drawn_in_backward(choice(noise), x, monkeypatch) > 0
+
+
 def test_empty_features_pass(used: str) -> None:
     for shape in ((0, 3), (4, 0)):
         assert choice(nfm.Noise(0.4, 0.2)).apply(torch.zeros(shape)).shape == shape
@@ -197,20 +222,23 @@ def test_an_error_in_a_thread_reaches_the_caller() -> None:
             raise ValueError("block 5")
 
     with threads(2), pytest.raises(ValueError, match="block 5"):
-        in_threads(work, blocks_of((10, 4), limit=4))
+        in_threads(work, range(10))
 
 
 @pytest.mark.parametrize(
-    "shape", [(), (1,), (7,), (3, 5), (2, 3, 190, 190), (1, 40000), (5, 0), (128, 65, 256)], ids=str
+    "shape",
+    [(1,), (7,), (3, 5), (2, 3, 190, 190), (1, 70000), (5, 0), (0, 3), (128, 65, 256), (70000, 2)],
+    ids=str,
 )
-def test_blocks_cover_a_shape_in_order(shape: tuple[int, ...]) -> None:
+def test_blocks_cover_a_shape_with_every_example_in_each(shape: tuple[int, ...]) -> None:
     seen = torch.zeros(shape)
     end = 0
     for block in blocks_of(shape):
         part = seen[block.at]
         assert tuple(part.shape) == block.shape
+        assert len(part) == len(seen)
         assert block.first == end
-        assert part.numel() <= 2**15
+        assert part.numel() <= max(blocks.BLOCK, len(seen))
         part += 1
         end += part.numel()
     assert end == seen.numel()

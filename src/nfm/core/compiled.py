@@ -1,7 +1,7 @@
 """The compiled kernel, ``kernel.c``: found, checked and called. The package builds it where there is a C compiler.
 
-It works on float32 features on the CPU, contiguous or channels last. A call lets go of Python's lock, makes its
-threads and ends them, so a process may be forked at any time.
+It works on float32 features (and halves, widened) on the CPU, contiguous or channels last. A call lets go of Python's
+lock, makes its threads and ends them, so a process may be forked at any time.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from nfm.core.pages import fresh_like
 LIBRARY = Path(__file__).with_name("_kernel.so")
 SOURCE = Path(__file__).with_name("kernel.c")
 LAWS = {"gaussian": 0, "uniform": 1, "rademacher": 2}  # as in kernel.c
+CARRIED = (torch.float32, torch.float16, torch.bfloat16)  # halves by way of float32
 SILENT = -1
 ELEMENTS_A_THREAD = 2**15  # fewer are done sooner than a thread is made
 
@@ -83,7 +84,7 @@ def fill(out: Tensor, source: Source, *, size: int, first: int) -> Tensor:
 def carries(x: Tensor, plan: NoisePlan) -> bool:
     """Tell whether the kernel can do all of it in one pass: by settings, dtype and memory format alone."""
     ordered = x.is_contiguous() or _channels_last(x)
-    return ordered and x.dtype == torch.float32 and x.numel() > 0 and plan.fine(tuple(x.shape))
+    return ordered and x.dtype in CARRIED and x.numel() > 0 and plan.fine(tuple(x.shape))
 
 
 def _channels_last(x: Tensor) -> bool:
@@ -103,6 +104,8 @@ def mix_noise_transposed(g: Tensor, pairing: Pairing, plan: NoisePlan) -> Tensor
 
 
 def _run(x: Tensor, pairing: Pairing, plan: NoisePlan, *, transposed: bool) -> Tensor:
+    if x.dtype != torch.float32:
+        return _run(x.float(), pairing, plan, transposed=transposed).to(x.dtype)
     out = fresh_like(x)
     own = pairing.weight.to(torch.float32).expand(len(x)).contiguous()
     other, starts = 1 - own, torch.empty(len(x), dtype=torch.uint8)

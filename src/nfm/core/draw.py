@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nfm.core import traced
 from nfm.core.mixing import Pairing, mix_targets, partners_of, soft_targets
 from nfm.core.noise import Noise
 from nfm.core.operator import mix_noise_op, pairing_of
@@ -65,6 +66,11 @@ class Choice:
     def apply(self, x: Tensor, stream: int = 0) -> Tensor:
         """Return `x` mixed and perturbed; `stream` tells apart the tensors of one site."""
         noise = self.noise
+        if x.device.type != "cpu" and torch.compiler.is_compiling():
+            return traced.mix_noise(
+                x, self.numbers, self.key, noise,
+                per_sample=self.per_sample, dominant=self.dominant, stream=stream,
+            )  # fmt: skip
         return mix_noise_op(
             x, self.numbers, self.key, self.per_sample, self.dominant, noise.add_law, noise.mult_law,
             noise.granularity, noise.sparsity, noise.relative, stream,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nfm.randomness import fold
+
+Values = TypeVar("Values", Tensor, NDArray[Any])
 
 
 class Source(NamedTuple):
@@ -49,7 +52,7 @@ class NoisePlan:
 
     def linear_part(self) -> NoisePlan:
         """Return the plan without the additive noise; who is left untouched stays."""
-        return replace(self, add=None, touch=self.touch if self.mult else None)
+        return replace(self, add=None, touch=self.touch if self.mult else None, scale=1.0)
 
     def fine(self, shape: tuple[int, ...]) -> bool:
         """Tell whether each element of a feature of `shape` has a value of its own."""
@@ -60,10 +63,17 @@ class NoisePlan:
         kept = {"element": len(shape), "channel": 2, "sample": 1}[self.granularity]
         return tuple(size if axis < kept else 1 for axis, size in enumerate(shape))
 
-    def draw(self, values_of: Callable[[Source], Tensor]) -> tuple[Tensor | None, Tensor | None]:
+    def role(self, source: Source) -> str:
+        """Return the name of the noise that comes from `source`."""
+        return {self.add: "add", self.mult: "mult", self.touch: "touch"}[source]
+
+    def draw(self, values_of: Callable[[Source], Values]) -> tuple[Values | None, Values | None]:
         """Return the additive and the multiplicative noise; `values_of` draws the values of a source."""
-        touched = None if self.touch is None else values_of(self.touch).add_(1) >= 2 * self.sparsity
+        touched = None if self.touch is None else values_of(self.touch) + 1 >= 2 * self.sparsity
         add, mult = (None if source is None else values_of(source) for source in (self.add, self.mult))
-        if touched is not None:
-            add, mult = (None if noise is None else noise.mul_(touched) for noise in (add, mult))
-        return add if add is None or self.scale == 1 else add.mul_(self.scale), mult
+        for noise in (add, mult):
+            if noise is not None and touched is not None:
+                noise *= touched
+        if add is not None and self.scale != 1:
+            add *= self.scale
+        return add, mult

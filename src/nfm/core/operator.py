@@ -23,7 +23,7 @@ from nfm.core.mixing import Pairing, mix, mix_transposed
 from nfm.core.noise import perturb
 from nfm.core.noise_plan import NoisePlan
 from nfm.core.receipts import RECEIPTS
-from nfm.core.streams import draw_source, stream_of
+from nfm.core.streams import draw_source, factors_of, noises_of
 from nfm.core.weights import sample_weights
 from nfm.errors import ShapeError
 from nfm.randomness import fold, torch_generator
@@ -76,16 +76,17 @@ def _drawn(x: Tensor, plan: NoisePlan) -> tuple[Tensor | None, Tensor | None]:
 def mix_noise(x: Tensor, pairing: Pairing, plan: NoisePlan) -> Tensor:
     """Return `x` mixed and perturbed, as the equations say it: for other devices, and the oracle of the fast ways."""
     add, mult = _drawn(x, plan)
-    return _same_layout(perturb(mix(_wide(x), pairing), add=add, mult=mult), x)
+    return _same_layout(perturb(mix(wide(x), pairing), add=add, mult=mult), x)
 
 
 def mix_noise_transposed(g: Tensor, pairing: Pairing, plan: NoisePlan) -> Tensor:
     """Return the gradient of x for the gradient `g` of the output of `mix_noise`."""
     _, mult = _drawn(g, plan.linear_part())
-    return _same_layout(mix_transposed(perturb(_wide(g), add=None, mult=mult), pairing), g)
+    return _same_layout(mix_transposed(perturb(wide(g), add=None, mult=mult), pairing), g)
 
 
-def _wide(x: Tensor) -> Tensor:
+def wide(x: Tensor) -> Tensor:
+    """Return `x` in the dtype in which it is added up."""
     return x.float() if x.dtype in blocks.HALF else x
 
 
@@ -96,7 +97,7 @@ def _same_layout(values: Tensor, like: Tensor) -> Tensor:
 
 def deviation(x: Tensor) -> float:
     """Return the standard deviation over all elements; rows first, so that threads do not change its bits."""
-    rows = _wide(x) if x.ndim > 1 else _wide(x)[None]
+    rows = wide(x) if x.ndim > 1 else wide(x)[None]
     variance, mean = torch.var_mean(rows, dim=tuple(range(1, rows.ndim)), correction=0)
     return float((variance.double().mean() + mean.double().var(correction=0)).sqrt())
 
@@ -119,7 +120,7 @@ def _forward(
         return mix_noise(x, pairing, plan)
     if kernel_in_use() == "c" and compiled.carries(x, plan):
         return compiled.mix_noise(x, pairing, plan)
-    return blocks.mix_noise(x, pairing, plan, stream_of(plan.shape(tuple(x.shape))))
+    return blocks.mix_noise(x, pairing, noises_of(plan, tuple(x.shape)))
 
 
 def _transposed(
@@ -136,7 +137,7 @@ def _transposed(
         return mix_noise_transposed(g, pairing, plan)
     if kernel_in_use() == "c" and compiled.carries(g, plan):
         return compiled.mix_noise_transposed(g, pairing, plan)
-    return blocks.mix_noise_transposed(g, pairing, plan, stream_of(plan.shape(tuple(g.shape))))
+    return blocks.mix_noise_transposed(g, pairing, factors_of(plan, tuple(g.shape)))
 
 
 def linear_part(numbers: Tensor) -> Tensor:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import functools
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from nfm.core import compiled
-from nfm.core.blocks import Block, Draw, blocks_of, draw_whole
+from nfm.core import compiled, kept
+from nfm.core.blocks import BLOCK, Block, Index, Noises, Scratch, Values, blocks_of, in_threads
 from nfm.core.kernel import kernel_in_use
 from nfm.core.laws import LAWS
-from nfm.core.noise_plan import Source
+from nfm.core.noise_plan import NoisePlan, Source
 from nfm.randomness import numpy_generator, torch_generator
+
+CPU = torch.device("cpu")
 
 
 def draw_values(law: str, shape: tuple[int, ...], key: int, device: torch.device) -> Tensor:
@@ -23,30 +26,94 @@ def draw_values(law: str, shape: tuple[int, ...], key: int, device: torch.device
 
 def draw_source(source: Source, shape: tuple[int, ...], device: torch.device) -> Tensor:
     """Draw contiguous float32 values: the same for every dtype and memory format of the feature."""
+    values = torch.empty(shape, dtype=torch.float32, device=device)
     if device.type != "cpu":
-        values = torch.empty(shape, dtype=torch.float32, device=device)
         return LAWS[source.law].fill(values, torch_generator(source.key, device), source.level)
-    return draw_whole(source, shape, stream_of(shape))
+    return _fill_compiled(values, source) if kernel_in_use() == "c" else _fill_blocks(values, source)
 
 
-def stream_of(shape: tuple[int, ...]) -> Draw:
-    """Return what draws the values of a block of a CPU feature of `shape`, with the kernel in use."""
-    return _compiled_stream(shape) if kernel_in_use() == "c" else _torch_stream(shape)
+def _fill_compiled(values: Tensor, source: Source) -> Tensor:
+    flat, size = values.view(-1), math.prod(values.shape[1:])
+    in_threads(
+        lambda _, __, first: compiled.fill(flat[first : first + BLOCK], source, size=size, first=first),
+        range(0, len(flat), BLOCK),
+    )
+    return values
 
 
-def _compiled_stream(shape: tuple[int, ...]) -> Draw:
-    size = math.prod(shape[1:])
-    return lambda out, source, number, block: compiled.fill(out, source, size=size, first=block.first)
+def _fill_blocks(values: Tensor, source: Source) -> Tensor:
+    seeds, whole = _seeds(source.key, tuple(values.shape)), values.numpy()
+
+    def work(scratch: Scratch, number: int, block: Block) -> None:
+        whole[block.at] = _fill(scratch.take("values", block.shape), source, seeds[number])
+
+    in_threads(work, blocks_of(tuple(values.shape)))
+    return values
 
 
-def _torch_stream(shape: tuple[int, ...]) -> Draw:
-    count = len(blocks_of(shape))
+def _fill(out: Values, source: Source, seed: int) -> Values:
+    LAWS[source.law].fill(torch.from_numpy(out), torch_generator(seed), source.level)
+    return out
 
-    @functools.cache
-    def seeds(key: int) -> list[int]:
-        return numpy_generator(key).integers(2**63, size=count).tolist()
 
-    def draw(out: Tensor, source: Source, number: int, block: Block) -> Tensor:
-        return LAWS[source.law].fill(out, torch_generator(seeds(source.key)[number]), source.level)
+def _seeds(key: int, shape: tuple[int, ...]) -> list[int]:
+    """Return the keys of the generators of all blocks of `shape`."""
+    seeds: list[int] = numpy_generator(key).integers(2**63, size=len(blocks_of(shape))).tolist()
+    return seeds
 
-    return draw
+
+def noises_of(plan: NoisePlan, shape: tuple[int, ...]) -> Noises:
+    """Return what tells the noises of a block of a feature of `shape`, for a forward pass."""
+    if kernel_in_use() == "c" or not plan.fine(shape):
+        return _drawn_before(plan, shape)
+    return _drawn_by_block(plan, shape, kept.keep(plan, shape))
+
+
+def factors_of(plan: NoisePlan, shape: tuple[int, ...]) -> Noises:
+    """Return what tells the factors of a block again, for the backward pass."""
+    if (factors := kept.take(plan, shape)) is not None:
+        return lambda _, __, block: (None, _part(factors, block))
+    if kernel_in_use() == "c" or not plan.fine(shape):
+        return _drawn_before(plan.linear_part(), shape)
+    return _drawn_by_block(plan.linear_part(), shape, None)
+
+
+def _part(flat: Tensor, block: Block) -> Values:
+    part: Values = flat.numpy()[block.first : block.first + math.prod(block.shape)].reshape(block.shape)
+    return part
+
+
+def _drawn_by_block(plan: NoisePlan, shape: tuple[int, ...], factors: Tensor | None) -> Noises:
+    """Draw the values of a block when it comes; its factors into `factors` [elements], if there is such."""
+    seeds = functools.cache(lambda key: _seeds(key, shape))
+
+    def noises(scratch: Scratch, number: int, block: Block) -> tuple[Values | None, Values | None]:
+        def values(source: Source) -> Values:
+            if factors is not None and source is plan.mult:
+                return _fill(_part(factors, block), source, seeds(source.key)[number])
+            return _fill(scratch.take(plan.role(source), block.shape), source, seeds(source.key)[number])
+
+        add, mult = plan.draw(values)
+        return add, None if mult is None else np.add(mult, 1, out=mult)
+
+    return noises
+
+
+def _drawn_before(plan: NoisePlan, shape: tuple[int, ...]) -> Noises:
+    """Draw everything at once: values that many elements share, and those of the compiled kernel."""
+    add, mult = plan.draw(lambda source: draw_source(source, plan.shape(shape), CPU).numpy())
+    factor = None if mult is None else np.add(mult, 1, out=mult)
+
+    def noises(_: Scratch, __: int, block: Block) -> tuple[Values | None, Values | None]:
+        parts = (None if noise is None else noise[_narrowed(block.at, noise)] for noise in (add, factor))
+        return next(parts), next(parts)
+
+    return noises
+
+
+def _narrowed(index: Index, noise: Values) -> Index:
+    """Return the index of a block in a noise that has one value for the whole of some axes."""
+    return tuple(
+        part if noise.shape[axis] > 1 else (0 if isinstance(part, int) else slice(None))
+        for axis, part in enumerate(index)
+    )
