@@ -26,7 +26,7 @@ from nfm.core.mixing import Pairing
 from nfm.core.pages import fresh_like
 
 BLOCK = 2**16  # elements: smaller ones wait longer for Python's lock, bigger ones leave the cache
-BLOCKS_A_THREAD = 2  # fewer are done sooner by one thread
+BLOCKS_A_THREAD = 4  # fewer are done sooner by one thread
 HALF = (torch.float16, torch.bfloat16)
 
 Index = tuple[int | slice, ...]
@@ -139,56 +139,68 @@ Noises = Callable[[Scratch, int, Block], tuple[Values | None, Values | None]]
 
 def mix_noise(x: Tensor, pairing: Pairing, noises: Noises) -> Tensor:
     """Return `x` mixed and perturbed."""
-    mixed = _mixer(pairing, x.dtype, transposed=False)
+    mix = _mixer(pairing, x.dtype, transposed=False)
 
-    def block_of(h: Values, scratch: Scratch, number: int, block: Block) -> Values:
+    def block_of(h: Values, out: Values, scratch: Scratch, number: int, block: Block) -> None:
         add, factor = noises(scratch, number, block)
-        h = mixed(h, scratch)
-        h = h if factor is None else np.multiply(h, factor, out=scratch.take("own", h.shape, h.dtype))
-        return h if add is None else np.add(h, add, out=scratch.take("own", h.shape, h.dtype))
+        h = mix(h, scratch.take("mixed", h.shape, h.dtype), scratch)
+        if factor is not None:
+            np.multiply(h, factor, out=h)
+        if add is None:
+            np.copyto(out, h)
+        else:
+            np.add(h, add, out=out)
 
     return _map_blocks(block_of, x)
 
 
 def mix_noise_transposed(g: Tensor, pairing: Pairing, noises: Noises) -> Tensor:
     """Return the gradient of x for the gradient `g` of the output."""
-    mixed = _mixer(pairing, g.dtype, transposed=True)
+    mix = _mixer(pairing, g.dtype, transposed=True)
 
-    def block_of(h: Values, scratch: Scratch, number: int, block: Block) -> Values:
+    def block_of(h: Values, out: Values, scratch: Scratch, number: int, block: Block) -> None:
         _, factor = noises(scratch, number, block)
-        h = h if factor is None else np.multiply(h, factor, out=scratch.take("noisy", h.shape, h.dtype))
-        return mixed(h, scratch)
+        if factor is not None:
+            h = np.multiply(h, factor, out=scratch.take("mixed", h.shape, h.dtype))
+        mix(h, out, scratch)
 
     return _map_blocks(block_of, g)
 
 
-def _map_blocks(block_of: Callable[[Values, Scratch, int, Block], Values], x: Tensor) -> Tensor:
+def _map_blocks(block_of: Callable[[Values, Values, Scratch, int, Block], None], x: Tensor) -> Tensor:
+    """Return a tensor like `x` whose blocks `block_of` wrote, each from that block of `x`."""
     if x.dtype in HALF:  # added up in float32
         return _map_blocks(block_of, x.float()).to(x.dtype)
     out = fresh_like(x)
     source, target = x.detach().numpy(), out.numpy()
 
     def work(scratch: Scratch, number: int, block: Block) -> None:
-        target[block.at] = block_of(source[block.at], scratch, number, block)
+        block_of(source[block.at], target[block.at], scratch, number, block)
 
     in_threads(work, blocks_of(tuple(x.shape)))
     return out
 
 
-def _mixer(pairing: Pairing, dtype: torch.dtype, *, transposed: bool) -> Callable[[Values, Scratch], Values]:
-    """Return `mix` or its transposed for blocks: own part * h + (part handed on * h)[order]."""
+def _mixer(
+    pairing: Pairing, dtype: torch.dtype, *, transposed: bool
+) -> Callable[[Values, Values, Scratch], Values]:
+    """Return what writes `mix` or its transposed of a block h: own part * h + (part handed on * h)[order]."""
     if pairing.unmixed:
-        return lambda h, _: h
+        return _copied
     order = (pairing.inverse if transposed else pairing.partner).numpy()
     own, other = pairing.parts(torch.float32 if dtype in HALF else dtype)
     handed_on = other[pairing.inverse] if pairing.per_sample and not transposed else other
 
-    def mixed(h: Values, scratch: Scratch) -> Values:
+    def mix(h: Values, out: Values, scratch: Scratch) -> Values:
         each = (-1, *[1] * (h.ndim - 1))
-        mine, taken = (scratch.take(name, h.shape, h.dtype) for name in ("own", "taken"))
-        np.multiply(h, handed_on.numpy().reshape(each), out=mine)
-        np.take(mine, order, axis=0, out=taken, mode="clip")  # "raise" would copy the output
-        mine = np.multiply(h, own.numpy().reshape(each), out=mine)
-        return np.add(mine, taken, out=mine)
+        given, taken = (scratch.take(name, h.shape, h.dtype) for name in ("given", "taken"))
+        np.multiply(h, handed_on.numpy().reshape(each), out=given)
+        np.take(given, order, axis=0, out=taken, mode="clip")  # "raise" would copy the output
+        return np.add(np.multiply(h, own.numpy().reshape(each), out=given), taken, out=out)
 
-    return mixed
+    return mix
+
+
+def _copied(h: Values, out: Values, _: Scratch) -> Values:
+    np.copyto(out, h)
+    return out
