@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nfm.core.structure import map_tensors, parts, tensors_in
 from nfm.errors import NumericalError, ShapeError, SiteError
-from nfm.method.dry_run import evaluation, watching
+from nfm.method.dry_run import watching
 from nfm.method.inputs import as_call, batch_size
 from nfm.method.sites import INPUT, Site, resolve
+from nfm.theory.plain_passes import plain_passes
 
 PASS = 2**20  # features of one pass with derivatives: 64 examples of 16 channels of 32x32
 
@@ -59,12 +59,8 @@ class SiteMap:
 
     @contextmanager
     def _running(self, h: Tensor) -> Iterator[None]:
-        # A clone, because a network may change its features in place. Fused attention has no forward derivative.
-        with (
-            evaluation(self.model),
-            sdpa_kernel(SDPBackend.MATH),
-            watching(self.model, self.site, lambda _: h.clone()),
-        ):
+        # A clone, because a network may change its features in place.
+        with plain_passes(self.model), watching(self.model, self.site, lambda _: h.clone()):
             yield
 
     def chunks(self, most: int) -> Iterator[SiteMap]:
@@ -140,7 +136,7 @@ def _map_at(model: nn.Module, x: Any, place: Site) -> SiteMap:
         seen.append(h.detach().clone())
         return h
 
-    with torch.no_grad(), evaluation(model), sdpa_kernel(SDPBackend.MATH), watching(model, place, keep):
+    with torch.no_grad(), plain_passes(model), watching(model, place, keep):
         output = torch.func.functional_call(model, weights, args, kwargs)
     _check_features(seen, place.name, size)
     return SiteMap(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from nfm.method.dry_run import evaluation, watching
+from nfm.method.dry_run import watching
 from nfm.method.sites import resolve
 from nfm.randomness import torch_generator
 from nfm.theory.derivatives import SiteMap, differentiating, input_map
+from nfm.theory.plain_passes import plain_passes
 
 ITERATIONS = 20  # of the power method
 
@@ -40,7 +41,7 @@ def _power(part: SiteMap, site: str, iterations: int) -> Tensor:
             seen.append(h)
             return h
 
-        with evaluation(part.model), watching(part.model, place, keep):
+        with plain_passes(part.model), watching(part.model, place, keep):
             torch.func.functional_call(part.model, part.weights, (value.clone(),))
         return seen[0].clone()
 
