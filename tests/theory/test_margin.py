@@ -11,7 +11,7 @@ from smooth import examples, smooth_net
 from torch import Tensor, nn
 
 from nets import ConvNet, ResidualNet, RootResidualNet, batch, build
-from nfm.errors import UsageError
+from nfm.errors import SiteError, UsageError
 from nfm.models import build as build_model
 from nfm.theory.derivatives import input_map, site_map
 from nfm.theory.jacobian_norms import feature_norms, output_norms
@@ -213,9 +213,9 @@ def test_a_feature_that_is_taken_twice_counts_twice(join, expected: float) -> No
 
 
 def test_what_has_no_bound_is_refused() -> None:
-    x, y = batch(4, 4)
+    x, _ = batch(4, 4)
     with pytest.raises(UsageError, match="product or quotient of two features; the empirical one remains"):
-        margins(build(Squares), x, y)
+        lipschitz(build(Squares), x)
     with pytest.raises(UsageError, match="the layer LayerNorm has none known"):
         lipschitz(nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 3)), x)
     with pytest.raises(UsageError, match="the operation 'dropout' is not known"):  # on in evaluation mode too
@@ -227,3 +227,90 @@ def test_what_has_no_bound_is_refused() -> None:
     with pytest.raises(UsageError, match="without running statistics"):
         lipschitz(nn.Sequential(nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 3)), x)
     assert len(input_map(build(Squares), x)) == 4
+
+
+class Grouped(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.norm, self.head = nn.Conv2d(1, 8, 3, padding=1), nn.GroupNorm(2, 8), nn.Linear(128, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.norm(self.stem(x.view(-1, 1, 4, 4))).relu().flatten(1))
+
+
+class Recurrence(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.body, self.head = nn.Linear(4, 8), nn.LSTM(8, 6, batch_first=True), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(self.stem(x.view(-1, 4, 4)))[0][:, -1])
+
+
+class Transformer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.head = nn.Linear(4, 8), nn.Linear(8, 3)
+        self.body = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(self.stem(x.view(-1, 4, 4))).mean(1))
+
+
+class Spectrum(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(9, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.fft.rfft(x).abs())
+
+
+class Branching(nn.Module):
+    """Cannot be traced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(16, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x if x.sum() > 0 else -x)
+
+
+UNBOUNDED = {
+    "group norm": (Grouped, "stem", "the layer GroupNorm has none known"),
+    "lstm": (Recurrence, "stem", "the layer LSTM has none known"),
+    "transformer": (Transformer, "stem", "the layer TransformerEncoderLayer has none known"),
+    "inside a layer": (Transformer, "body.linear1", "no module 'body.linear1' is called"),
+    "fft": (Spectrum, "input", "the operation 'fft_rfft' is not known"),
+    "branches": (Branching, "input", "cannot be traced"),
+}
+
+
+@pytest.mark.parametrize("name", UNBOUNDED)
+def test_without_a_rigorous_bound_the_others_remain(name: str) -> None:
+    make, site, why = UNBOUNDED[name]
+    x, _ = batch(6, 16, dtype=torch.float64)
+    net = build(make).double()
+    y = net.eval()(x).argmax(1)
+    found = margins(net, x, y, site=site)
+    assert found.rigorous is None
+    assert found.printed is None
+    assert found.bounds is None
+    assert why in found.why
+    assert found.why in str(found)
+    places = site_map(net, x, site=site)
+    norm = output_norms(places).max() * feature_norms(net, x, site=site).max()
+    assert torch.allclose(found.empirical, score(places.outputs, y) / norm)
+    wrong = (y + 1) % 3
+    assert bool((found.attack > 0).all())
+    assert not margins(net, x, wrong, site=site).attack.any()
+
+
+def test_with_a_rigorous_bound_there_is_no_excuse() -> None:
+    x, y = examples(4)
+    found = margins(smooth_net(), x, y)
+    assert found.why == ""
+    assert "rigorous" in str(found)
+    with pytest.raises(SiteError, match="no site 'nowhere'"):  # a mistake is no missing bound
+        margins(smooth_net(), x, y, site="nowhere")

@@ -29,21 +29,25 @@ class Margins:
     `rigorous` holds for every input: score / (bound of ||grad_k f|| * bound of ||grad g_k||). `empirical` puts the
     greatest norms seen on these examples in: it is an estimate, and may exceed the margin. `printed` is the
     rigorous one with the printed score: twice too large. `attack` is the distance of an error that was found.
+    A network of parts without a known norm has no `rigorous`, `printed` and `bounds`; `why` names the part.
     """
 
     score: Tensor
-    rigorous: Tensor
-    printed: Tensor
+    rigorous: Tensor | None
+    printed: Tensor | None
     empirical: Tensor
     attack: Tensor
-    bounds: LipschitzBounds
+    bounds: LipschitzBounds | None
     output_norm: Tensor  # ||grad_k f(g_k(x_i))||_2
     feature_norm: Tensor  # ||grad g_k(x_i)||_2, from below
+    why: str = ""
 
     def __str__(self) -> str:
-        names = ("rigorous", "printed", "empirical", "attack")
-        medians = ", ".join(f"{name} {float(getattr(self, name).median()):.3g}" for name in names)
-        return f"n = {len(self.score)}, medians: {medians}"
+        named = {name: getattr(self, name) for name in ("rigorous", "printed", "empirical", "attack")}
+        medians = ", ".join(
+            f"{name} {float(value.median()):.3g}" for name, value in named.items() if value is not None
+        )
+        return f"n = {len(self.score)}, medians: {medians}" + (f" ({self.why})" if self.why else "")
 
 
 def score(outputs: Tensor, y: Tensor, *, form: Form = "right") -> Tensor:
@@ -67,18 +71,30 @@ def score(outputs: Tensor, y: Tensor, *, form: Form = "right") -> Tensor:
 def margins(model: nn.Module, x: Tensor, y: Tensor, *, site: str = "input", steps: int = 50) -> Margins:
     """Return every bound of the margins of `x` [n, ...] with labels `y`, through the Jacobians at `site`.
 
-    A network whose layers have no known norm is refused by name; `score`, `output_norms` and `nearest_error`
-    work for any.
+    Where a part of the network has no known norm, there is no rigorous one, and the result says why.
     """
     places, network = check_sound(site_map(model, x, site=site)), input_map(model, x)
-    (place,) = resolve(model, (site,)).values()
-    bounds = lipschitz(model, x, site=place.module)
     single = 1 / math.sqrt(2) if places.outputs.shape[1] == 1 else 1.0  # of (-f/2, f/2)
     right = score(network.outputs, y).double().clamp_min(0)
-    whole = single * (bounds.whole if bounds.bypassed else min(bounds.whole, bounds.before * bounds.after))
+    bounds, why = _bounds(model, x, site)
+    rigorous = right / (single * _whole(bounds)) if bounds else None
     behind, before = single * output_norms(places), feature_norms(model, x, site=site)
     return Margins(
-        score=right, rigorous=right / whole, printed=FACTORS["printed"] / FACTORS["right"] * right / whole,
+        score=right, rigorous=rigorous,
+        printed=None if rigorous is None else FACTORS["printed"] / FACTORS["right"] * rigorous,
         empirical=right / (behind.max() * before.max()), attack=nearest_error(network, y, steps=steps),
-        bounds=bounds, output_norm=behind, feature_norm=before,
+        bounds=bounds, output_norm=behind, feature_norm=before, why=why,
     )  # fmt: skip
+
+
+def _bounds(model: nn.Module, x: Tensor, site: str) -> tuple[LipschitzBounds | None, str]:
+    """Return the bounds of the layers, or None and why there are none."""
+    (place,) = resolve(model, (site,)).values()
+    try:
+        return lipschitz(model, x, site=place.module), ""
+    except UsageError as error:
+        return None, str(error)
+
+
+def _whole(bounds: LipschitzBounds) -> float:
+    return bounds.whole if bounds.bypassed else min(bounds.whole, bounds.before * bounds.after)
