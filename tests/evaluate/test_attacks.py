@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from nfm.core.norms import NORMS
 from nfm.errors import NumericalError, ShapeError, UsageError
 from nfm.evaluate.apgd import APGD, checkpoints
-from nfm.evaluate.attack import Attack, parse_eps, zero_gradients
+from nfm.evaluate.attack import Attack, gradient_faults, parse_eps
 from nfm.evaluate.attacks import ATTACKS, Strong, attack_suite
+from nfm.evaluate.checks import Classifier
 from nfm.evaluate.losses import difference_of_logits_ratio, margin, targeted_ratio
 from nfm.evaluate.pgd import FGSM, PGD, PGD7
 from nfm.evaluate.square import Square
@@ -235,11 +236,25 @@ def test_square_sides_shrink() -> None:
     assert sides == [29, 20, 14, 10, 1]
 
 
-def test_zero_gradients(net: tuple[nn.Module, Tensor, Tensor]) -> None:
+def test_gradient_faults(net: tuple[nn.Module, Tensor, Tensor]) -> None:
     model, x, y = net
-    assert zero_gradients(model, x, y) == 0
-    assert zero_gradients(lambda pixels: model(pixels) * 1e4, x, y) == 0
-    assert zero_gradients(lambda pixels: model(torch.round(pixels)), x, y) == 1
+
+    def share(classifier: Classifier) -> dict[str, float]:
+        found = gradient_faults(classifier, x, y, torch.arange(len(x)), seed=0)
+        return {fault: float(where.double().mean()) for fault, where in found.items()}
+
+    none = {"zero gradients": 0, "NaN gradients": 0}
+    assert share(model) == share(lambda pixels: model(pixels) * 1e4) == none
+    assert share(lambda pixels: model(torch.round(pixels))) == none | {"zero gradients": 1}
+    assert share(lambda pixels: model(pixels.detach())) == none | {"zero gradients": 1}
+    assert share(lambda pixels: model(pixels + no_number(pixels))) == none | {"NaN gradients": 1}
+    off_grid = share(lambda pixels: model(pixels + no_number(pixels) if (pixels != x).any() else pixels))
+    assert off_grid == none | {"NaN gradients": 1}
+
+
+def no_number(x: Tensor) -> Tensor:
+    """Return zeros whose gradient is NaN."""
+    return torch.where(x > 2, (-x * x - 1).sqrt(), 0)
 
 
 @dataclass(frozen=True)

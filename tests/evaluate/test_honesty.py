@@ -134,20 +134,20 @@ def made(cells: list[Cell], right: list[int], n: int = 1000) -> Report:
 )
 def test_each_suspicion(cells: list[Cell], right: list[int], flag: str) -> None:
     report = made(cells, right)
-    assert flag_attacks(report, cells, lambda: 0.0)
+    assert flag_attacks(report, cells, dict)
     assert report.rows[1]["flags"] == [flag]
     assert report.rows[0]["flags"] == []
-    assert not flag_attacks(made(cells, [400, 5]), cells, lambda: 0.0)
+    assert not flag_attacks(made(cells, [400, 5]), cells, dict)
 
 
 def test_attacks_of_different_norms_are_not_compared() -> None:
     cells = [Cell(FGSM(), 0.1), Cell(PGD("l2"), 0.1)]
-    assert not flag_attacks(made(cells, [300, 400]), cells, lambda: 0.0)
+    assert not flag_attacks(made(cells, [300, 400]), cells, dict)
 
 
 def test_a_difference_of_two_examples_is_no_suspicion() -> None:
     cells = [Cell(FGSM(), 0.1), Cell(PGD(), 0.1)]
-    assert not flag_attacks(made(cells, [300, 302]), cells, lambda: 0.0)
+    assert not flag_attacks(made(cells, [300, 302]), cells, dict)
 
 
 def test_flags_of_the_whole_reach_the_saved_rows(

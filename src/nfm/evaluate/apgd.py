@@ -16,7 +16,7 @@ from nfm.core.norms import Norm, spread
 from nfm.errors import UsageError
 from nfm.evaluate.attack import GRADIENT, PURPOSES, Attack
 from nfm.evaluate.batchwise import choose
-from nfm.evaluate.checks import Classifier, predict
+from nfm.evaluate.checks import Classifier, judge, predict
 from nfm.evaluate.keyed import Stream
 from nfm.evaluate.losses import Loss, ascend, cross_entropy, difference_of_logits_ratio, targeted_ratio
 
@@ -88,7 +88,7 @@ class _Walk:
         self.point = self.previous = self.top_point = self.result = start
         self.value, self.gradient, logits = ascend(model, start, loss)
         self.top_value, self.top_gradient = self.value, self.gradient
-        self.fooled = logits.argmax(1) != y
+        self.fooled = ~judge(logits, y)
         self.step = self.step_before = torch.full_like(self.value, 2 * eps)
         self.top_before, self.gains = self.value, torch.zeros_like(self.value)
 
@@ -102,7 +102,7 @@ class _Walk:
         self.value, self.gradient, logits = ascend(self.model, self.point, self.loss)
         self.gains = self.gains + (self.value > before)
         self.result = choose(self.fooled, self.result, self.point)
-        self.fooled = self.fooled | (logits.argmax(1) != self.y)
+        self.fooled = self.fooled | ~judge(logits, self.y)
         self._keep_highest()
 
     def _keep_highest(self) -> None:

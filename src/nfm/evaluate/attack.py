@@ -14,12 +14,13 @@ from torch import Tensor
 
 from nfm.core.norms import NORMS, SLACK, Norm
 from nfm.errors import NumericalError, UsageError
-from nfm.evaluate.checks import Classifier, predict
+from nfm.evaluate.checks import Classifier, judge, predict
 from nfm.evaluate.keyed import Stream
-from nfm.evaluate.losses import ascend, margin
+from nfm.evaluate.losses import differentiate, margin
 from nfm.evaluate.perturbation import Change, Unit, check_pixels
 
 PURPOSES = 1 << 24  # random purposes an attempt may use
+NEARBY = 8 / 255  # linf: how far from an example its gradient is looked at once more
 GRADIENT = 3  # forward passes that a gradient costs, about
 
 
@@ -53,7 +54,7 @@ class Attack(Change):
             return changed
         stream = self.stream(ids, eps, seed=seed)
         for attempt in range(self.attempts()):
-            left = (predict(model, changed).argmax(1) == y).nonzero()[:, 0]
+            left = judge(predict(model, changed), y).nonzero()[:, 0]
             if len(left) == 0:
                 break
             found = self.search(model, x[left], y[left], stream[left], eps, attempt)
@@ -108,7 +109,7 @@ class Attack(Change):
         if not (outside <= SLACK * max(1.0, eps) and low >= 0 and high <= 1):
             raise NumericalError(
                 f"{self.label}: left its bounds (eps exceeded by {outside:g}, pixels {low:g} to {high:g}): "
-                "a fault of the attack, or a gradient that is not finite"
+                "a fault of the attack"
             )
         return found
 
@@ -125,10 +126,15 @@ def parse_eps(text: str | float) -> float:
         raise UsageError(f"expected an eps such as 8/255 or 0.03, got {text!r}") from None
 
 
-def zero_gradients(model: Classifier, x: Tensor, y: Tensor) -> float:
-    """Return the share of examples whose margin has no gradient at all in the pixels.
+def gradient_faults(model: Classifier, x: Tensor, y: Tensor, ids: Tensor, *, seed: int) -> dict[str, Tensor]:
+    """Return which examples have no gradient in the pixels that an attack can use: bool (B,), fault by fault.
 
-    The margin does not saturate as the cross-entropy does: an honest confident network has a gradient.
+    It is the margin's, which does not saturate as the cross-entropy does: an honest confident network has one.
+    One that is not finite is looked for at a random point nearby, too, for an attack seldom stays at `x`.
     """
-    _, gradient, _ = ascend(model, x, lambda logits: margin(logits, y))
-    return float((gradient.flatten(1) == 0).all(1).double().mean())
+    nearby = NORMS["linf"].start(x, Stream.of(ids, seed, "gradient_faults"), NEARBY, purpose=0)
+    here, there = (
+        differentiate(model, point, lambda logits: margin(logits, y))[1].flatten(1) for point in (x, nearby)
+    )
+    finite = here.isfinite().all(1) & there.isfinite().all(1)
+    return {"zero gradients": (here == 0).all(1), "NaN gradients": ~finite}

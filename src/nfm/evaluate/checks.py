@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nfm.errors import DataError, ShapeError
+from nfm.errors import DataError, NFMError, ShapeError
 
 Classifier = Callable[[Tensor], Tensor]
 
@@ -33,19 +33,29 @@ def measuring(model: Any) -> Iterator[None]:
             module.training = mode
 
 
-def predict(model: Classifier, x: Tensor) -> Tensor:
-    """Return the logits of pixels `x`, without a graph, as float32 or wider."""
-    with torch.inference_mode():
-        logits = model(x)
+def ask(model: Classifier, x: Tensor) -> Tensor:
+    """Return the logits of pixels `x` as float32; the model gets a copy, for it may write to it, in its own dtype."""
+    logits = model(x.to(_dtype(model), copy=True))
     if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != len(x):
         shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         raise ShapeError(f"expected logits of shape ({len(x)}, classes) from the model, got {shape}")
-    return logits.double() if logits.dtype == torch.float64 else logits.float()
+    return logits.float()
+
+
+def predict(model: Classifier, x: Tensor) -> Tensor:
+    """Return the logits of pixels `x` as float32, without a graph."""
+    with torch.inference_mode():
+        return ask(model, x)
+
+
+def judge(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return which examples are classified right, bool (B,): logits that are not finite never are."""
+    return (logits.argmax(1) == labels) & logits.isfinite().all(1)
 
 
 def find_problems(model: Classifier, x: Tensor, labels: Tensor, *, classes: int | None) -> list[str]:
     """Return what makes a measurement of `model` meaningless, seen on the small batch `x`."""
-    runs = [predict(model, x) for _ in range(PASSES)]
+    runs = [_first(model, x), *(predict(model, x) for _ in range(PASSES - 1))]
     width = runs[0].shape[1]
     check_labels(labels, width, classes)
     if not all(torch.isfinite(run).all() for run in runs):
@@ -53,7 +63,7 @@ def find_problems(model: Classifier, x: Tensor, labels: Tensor, *, classes: int 
     changed = any((run.argmax(1) != runs[0].argmax(1)).any() for run in runs)
     found = {
         "stochastic model": changed or max(_gap(run, runs[0]) for run in runs) > TOLERANCE,
-        "output depends on the batch": _gap(predict(model, x[:1]), runs[0][:1]) > ROUNDING,
+        "output depends on the batch": _depends_on_batch(model, x, runs[0]),
         "softmax output": _is_distribution(runs[0]),
     }
     return [problem for problem, seen in found.items() if seen]
@@ -79,6 +89,33 @@ def hash_model(model: Classifier, x: Tensor) -> str:
         return digest.hexdigest()[:16]
     digest.update(predict(model, x).cpu().numpy().tobytes())
     return "probe-" + digest.hexdigest()[:16]
+
+
+def _dtype(model: Classifier) -> torch.dtype:
+    """Return the dtype of the first parameter that is a real number; float32 where there is none."""
+    parameters = model.parameters() if isinstance(model, nn.Module) else iter(())
+    return next((value.dtype for value in parameters if value.is_floating_point()), torch.float32)
+
+
+def _first(model: Classifier, x: Tensor) -> Tensor:
+    """Return the logits of the first batch that the model meets."""
+    try:
+        return predict(model, x)
+    except (RuntimeError, ValueError) as error:
+        if isinstance(error, NFMError | torch.OutOfMemoryError):
+            raise
+        raise ShapeError(
+            f"expected a model that takes pixels of shape {tuple(x.shape)}, got {type(error).__name__}: {error}"
+        ) from error
+
+
+def _depends_on_batch(model: Classifier, x: Tensor, logits: Tensor) -> bool:
+    """Tell whether the first example alone gets other logits, or none, than among the others."""
+    try:
+        alone = predict(model, x[:1])
+    except (RuntimeError, ValueError):  # a batch norm without running statistics takes no single example
+        return True
+    return not _gap(alone, logits[:1]) <= ROUNDING
 
 
 def _gap(a: Tensor, b: Tensor) -> float:

@@ -6,7 +6,7 @@ evaluating adversarial robustness". A difference of two cells counts where McNem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from nfm.evaluate.attack import Attack
 from nfm.evaluate.metrics import mcnemar
@@ -17,16 +17,19 @@ from nfm.evaluate.square import Square
 from nfm.evaluate.suites import Cell
 
 SURE = 0.01  # p-value below which a difference is taken as one
-BROKEN = 0.01  # accuracy that an attack of eps=1 may leave
+BROKEN = 0.01  # accuracy that an attack of linf eps=1, to which every picture is in reach, may leave
 
 
-def flag_attacks(report: Report, cells: Sequence[Cell], zero_gradients: Callable[[], float]) -> bool:
-    """Add flags to the rows of gradient attacks in `report`; tell whether there were any."""
+def flag_attacks(report: Report, cells: Sequence[Cell], faults: Callable[[], Mapping[str, float]]) -> bool:
+    """Add flags to the rows of gradient attacks in `report`; tell whether there were any.
+
+    `faults` returns the share of examples whose gradient is of no use, by the fault.
+    """
     white = [cell for cell in cells if _is_white_box(cell)]
     if not white:
         return False
-    share = zero_gradients()
-    found = [(cell, f"zero gradients ({share:.0%})") for cell in white if share > 0]
+    told = [f"{fault} ({100 * share:.3g}%)" for fault, share in faults().items() if share > 0]
+    found = [(cell, flag) for flag in told for cell in white]
     found += [pair for cell in white for pair in _suspicions(report, cells, cell)]
     for cell, flag in found:
         flags = report.row(*cell.key)["flags"]
@@ -50,7 +53,8 @@ def _suspicions(report: Report, cells: Sequence[Cell], cell: Cell) -> Iterator[t
             and _beats(report, other, cell)
         ):
             yield cell, "accuracy rises with eps"
-    if many_steps and cell.level == 1 and report.row(*cell.key)["accuracy"] > BROKEN:
+    covers_all = getattr(cell.perturbation, "norm", "") == "linf" and cell.level == 1
+    if many_steps and covers_all and report.row(*cell.key)["accuracy"] > BROKEN:
         yield cell, "eps=1 does not break the model"
 
 

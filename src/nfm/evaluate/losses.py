@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nfm.errors import UsageError
-from nfm.evaluate.checks import Classifier
+from nfm.evaluate.checks import Classifier, ask
 
 Loss = Callable[[Tensor], Tensor]  # logits (B, K) -> (B,)
 
@@ -39,16 +39,22 @@ def targeted_ratio(logits: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
 
 
 def ascend(model: Classifier, x: Tensor, loss: Loss) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the loss of each example, its gradient in the pixels, and the logits."""
+    """Return the loss of each example, its gradient in the pixels (0 where it is not finite), and the logits."""
+    values, gradient, logits = differentiate(model, x, loss)
+    return values, gradient.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0), logits
+
+
+def differentiate(model: Classifier, x: Tensor, loss: Loss) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the loss of each example, its gradient in the pixels as it is, and the logits."""
     x = x.detach().requires_grad_()
     with torch.enable_grad():
-        logits = model(x)
+        logits = ask(model, x)
         if not logits.requires_grad:
             raise UsageError(
                 "expected a model with a gradient in its pixels, got none; use a black-box attack: square"
             )
         values = loss(logits)
-        (gradient,) = torch.autograd.grad(values.sum(), x)
+        (gradient,) = torch.autograd.grad(values.sum(), x, materialize_grads=True)
     return values.detach(), gradient, logits.detach()
 
 

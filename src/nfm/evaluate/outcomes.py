@@ -16,9 +16,11 @@ from nfm.evaluate.calibration import (
     expected_calibration_error,
     signed_calibration_error,
 )
+from nfm.evaluate.checks import judge
 from nfm.evaluate.metrics import wilson_interval
 from nfm.results import Row
 
+NONE = -1  # no class was predicted
 Floats = NDArray[np.float64]
 
 
@@ -26,7 +28,7 @@ Floats = NDArray[np.float64]
 class Outcomes:
     """One entry an example, in the order of the examples; `scaled` is after temperature scaling."""
 
-    predicted: NDArray[np.int64]
+    predicted: NDArray[np.int64]  # NONE where the logits are not finite
     correct: NDArray[np.bool_]
     confidence: Floats  # the largest softmax probability
     nll: Floats  # -log of the label's probability, in nats
@@ -41,9 +43,9 @@ class Outcomes:
         cls, logits: Tensor, labels: Tensor, *, temperature: float | None = None, ids: Tensor | None = None
     ) -> Outcomes:
         """Return the outcomes of logits (n, K) against int64 labels (n,)."""
-        predicted = logits.argmax(1)
+        predicted = logits.argmax(1).where(logits.isfinite().all(1), NONE)
         scaled = () if temperature is None else _probabilities(logits / temperature, labels)
-        tensors = (predicted, predicted == labels, *_probabilities(logits, labels), *scaled)
+        tensors = (predicted, judge(logits, labels), *_probabilities(logits, labels), *scaled)
         made = cls(*(tensor.cpu().numpy() for tensor in tensors))
         return made if ids is None else replace(made, ids=ids.cpu().numpy())
 
@@ -58,6 +60,11 @@ class Outcomes:
         """Return the columns that are there, by name."""
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: column for name, column in columns.items() if column is not None}
+
+    def flags(self) -> list[str]:
+        """Return what these outcomes tell against themselves."""
+        share = float((self.predicted == NONE).mean())
+        return [f"NaN logits ({100 * share:.3g}%)"] if share else []
 
     def summary(self) -> Row:
         """Return accuracy with its Wilson interval, and the calibration; None for what is not finite."""

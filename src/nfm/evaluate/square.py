@@ -51,13 +51,13 @@ class Square(Attack):
         check_images(x, self.name)
         stripes = stream.uniform((x.shape[1], 1, x.shape[3]), purpose=1)
         point = (x + _signs(stripes, eps)).clamp_(0, 1)
-        value = margin(predict(model, point), y)
+        value = _gain(model, point, y)
         for query in range(self.queries):
             left = (value <= 0).nonzero()[:, 0]
             if len(left) == 0:
                 break
             tried = self._propose(point[left], x[left], stream[left], eps, query)
-            new = margin(predict(model, tried), y[left])
+            new = _gain(model, tried, y[left])
             better = new > value[left]
             point[left] = choose(better, tried, point[left])
             value[left] = torch.where(better, new, value[left])
@@ -77,6 +77,12 @@ class Square(Attack):
         halved = sum(query > mark * self.queries / 10_000 for mark in HALVINGS)
         side = round(math.sqrt(self.share / 2**halved * height * width))
         return max(1, min(side, height, width))
+
+
+def _gain(model: Classifier, point: Tensor, y: Tensor) -> Tensor:
+    """Return the margin, infinite where the logits are not finite: nothing is more wrong."""
+    logits = predict(model, point)
+    return torch.where(logits.isfinite().all(1), margin(logits, y), torch.inf)
 
 
 def _signs(uniform: Tensor, eps: float) -> Tensor:

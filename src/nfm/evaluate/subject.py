@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from nfm.data.examples import ExampleSet, to_unit
 from nfm.errors import DataError, NumericalError, UsageError
-from nfm.evaluate.attack import Attack, zero_gradients
+from nfm.evaluate.attack import Attack, gradient_faults
 from nfm.evaluate.calibration import fit_temperature
 from nfm.evaluate.checks import Classifier, find_problems, hash_model, predict
 from nfm.evaluate.outcomes import Outcomes
@@ -20,8 +20,10 @@ from nfm.evaluate.perturbation import Perturbation
 from nfm.evaluate.protocols import EvaluationProtocol
 from nfm.evaluate.strip import Strip
 from nfm.evaluate.suites import Cell
+from nfm.randomness import fold, torch_generator
 from nfm.results import Row
 
+SAMPLE = 1000  # examples, drawn from all, at which the gradient is looked at
 PROBE = 16  # examples on which a model is inspected
 
 
@@ -93,10 +95,16 @@ class Subject:
         for cell in cells:
             self.protocol.check(cell.perturbation)
 
-    def zero_gradients(self) -> float:
-        """Return the share of the first examples at which the model has no gradient in its pixels."""
-        batch = next(self._batches(self.batch_size))
-        return zero_gradients(self.model, batch.x, batch.y)
+    def gradient_faults(self) -> dict[str, float]:
+        """Return the share of examples at which the model has no gradient of use, by the fault."""
+        drawn = torch.randperm(len(self.examples), generator=torch_generator(fold(self.seed, "gradients")))
+        found = [
+            gradient_faults(self.model, batch.x, batch.y, batch.ids, seed=self.seed)
+            for batch in map(self.batch, drawn[:SAMPLE].split(self.batch_size))
+        ]
+        return {
+            fault: float(torch.cat([part[fault] for part in found]).double().mean()) for fault in found[0]
+        }
 
     def batch(self, indices: Tensor) -> Batch:
         """Return the examples at `indices`, where the model is."""

@@ -77,7 +77,7 @@ def evaluate(
                 folder.write(report.rows[-1], outcomes)
             if folder and _can_be_shown(cell, examples) and not folder.has_strip(cell.key):
                 folder.write_strip(cell.key, subject.show(cell, choose_shown(examples)))
-        if flag_attacks(report, cells, subject.zero_gradients) and folder:
+        if flag_attacks(report, cells, subject.gradient_faults) and folder:
             folder.rewrite(report.rows)
     return report
 
@@ -94,7 +94,7 @@ def make_row(subject: Subject, cell: Cell, outcomes: Outcomes, identity: Row, pr
         "level_pixel": pixel,
         "level_normalised": normalised,
         "protocol": protocol.name,
-        "flags": [*problems, *few, *protocol.flags(change)],
+        "flags": [*problems, *outcomes.flags(), *few, *protocol.flags(change)],
     }
     eps = {"level_255": 255 * cell.level} if isinstance(change, Attack) else {}
     return identity | outcomes.summary() | what | eps
