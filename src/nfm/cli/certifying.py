@@ -9,7 +9,7 @@ from pathlib import Path
 from nfm.cli.candidates import Candidate
 from nfm.cli.evaluating import kept_in, watched
 from nfm.errors import EnvironmentProblem, UsageError
-from nfm.evaluate.certificates import CERTIFIED, Certification, round_radii
+from nfm.evaluate.certificates import Certification, CertificationFolder, round_radii
 from nfm.evaluate.certify import Smoothing, certify
 from nfm.plots.canvas import save_figure
 from nfm.plots.certified import certified_curves, certified_table
@@ -63,9 +63,11 @@ def certify_candidate(candidate: Candidate, how: Smoothing, options: Options) ->
     scheme = options.name or candidate.scheme
     tags = {"scheme": scheme, "train_seed": candidate.train_seed, "data": candidate.data.name}
     with (
-        kept_in(out, overwrite=options.overwrite, head=CERTIFIED, what="examples certified"),
+        kept_in(out, what="examples certified"),
         watched(f"{scheme} on {candidate.data.name}") as progress,
     ):
+        if options.overwrite:
+            CertificationFolder(out).clear()
         found = certify(
             candidate.model, candidate.data.test, how, limit=options.limit, seed=options.seed,
             batch_size=options.batch_size, classes=candidate.data.num_classes,

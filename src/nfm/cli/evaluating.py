@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from nfm.data.splits import balanced_subset
 from nfm.errors import EnvironmentProblem, Stopped, UsageError
 from nfm.evaluate.bundles import fitting
 from nfm.evaluate.protocols import choose_protocol
-from nfm.evaluate.report import IDENTITY, Report
+from nfm.evaluate.report import Folder, Report
 from nfm.evaluate.suites import Suite
 from nfm.evaluate.sweep import Progress, evaluate
 from nfm.randomness import fold
@@ -66,9 +65,11 @@ def measure(candidate: Candidate, options: Options) -> tuple[Report, Path, list[
     scheme = options.name or candidate.scheme
     tags = {"scheme": scheme, "train_seed": candidate.train_seed, "data": candidate.data.name}
     with (
-        kept_in(out, overwrite=options.overwrite),
+        kept_in(out),
         watched(f"{scheme} on {candidate.data.name}") as progress,
     ):
+        if options.overwrite:
+            Folder(out).clear()
         report = evaluate(
             candidate.model, examples, [*cells, *options.more], protocol=protocol, seed=options.seed,
             batch_size=options.batch_size, classes=candidate.data.num_classes, held_out=candidate.held_out,
@@ -97,13 +98,9 @@ def chosen_examples(examples: ExampleSet, limit: int | None) -> ExampleSet:
 
 
 @contextmanager
-def kept_in(
-    out: Path, *, overwrite: bool, head: str = IDENTITY, what: str = "cells measured"
-) -> Iterator[None]:
+def kept_in(out: Path, *, what: str = "cells measured") -> Iterator[None]:
     """Let `out` be written to; say what is wrong with it, and what is kept where the work is interrupted."""
     try:
-        if overwrite and (out / head).exists():  # never clear a folder that holds something else
-            shutil.rmtree(out)
         yield
     except OSError as error:
         raise EnvironmentProblem(f"out: cannot write to {out}: {error.strerror or error}") from error

@@ -60,14 +60,14 @@ def run(given: argparse.Namespace) -> None:
     from nfm.evaluate.suites import SUITES
     from nfm.train.folder import check_name
     from nfm.tune.front import finish
-    from nfm.tune.study import HEAD, tune
+    from nfm.tune.study import tune
 
     config = _config(given)
     levels = given.levels or (DEFAULT_LEVELS if _is_default(given) else ())
     cells = parse_levels(levels) if levels else SUITES[SUITE]
     plain = default_out(config)
     out = check_name(given.out or plain.with_name(f"tune-{plain.name}"))
-    with kept_in(out, overwrite=False, head=HEAD, what="trials"):
+    with kept_in(out, what="trials"):
         study = tune(
             config, cells, trials=given.trials, out=out, prune=not given.keep_all, device=given.device,
             overwrite=given.overwrite,

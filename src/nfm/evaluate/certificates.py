@@ -14,6 +14,7 @@ from nfm.evaluate.metrics import wilson_interval
 from nfm.results import Row
 
 CERTIFIED = "certified.json"
+KEYS = ("model", "ids", "seed", "sigma", "n", "n0", "alpha")  # of every identity
 
 
 @dataclass(frozen=True)
@@ -88,12 +89,17 @@ class CertificationFolder:
     @property
     def journal(self) -> Journal:
         """The rows on disk, and what they are of."""
-        return Journal(self.path, CERTIFIED, "certification")
+        return Journal(self.path, CERTIFIED, "certification", KEYS)
 
     def open(self, identity: Row) -> list[Row]:
         """Return the rows of examples that are certified already; make the folder where there is none."""
+        self.journal.check_place()
         self.journal.start(identity)
         return list(self.journal.rows())
+
+    def clear(self) -> None:
+        """Remove the certification that is there, and nothing else; refuse a folder of something else."""
+        self.journal.clear()
 
     def read(self) -> Certification:
         """Return all that was certified."""

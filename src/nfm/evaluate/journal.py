@@ -15,24 +15,58 @@ from nfm.errors import DataError, UsageError
 from nfm.results import Row, append_rows, provenance, read_rows, to_line, write_atomically
 
 ROWS = "rows.jsonl"
+RUN = "run.json"  # of a trained run, whose rows are others
+CLEARED = "cleared"  # alone in a head whose rows were cleared away: it keeps the folder known as ours
 
 
 @dataclass(frozen=True)
 class Journal:
-    """The rows of one measurement; `kind` is what messages call it, `head` the file that tells what was measured."""
+    """The rows of one measurement; `kind` is what messages call it, `head` the file that tells what was measured.
+
+    `keys` are what every identity of that kind has: a head without them is of something else.
+    """
 
     path: Path
     head: str
     kind: str
+    keys: tuple[str, ...] = ()
 
     def start(self, identity: Row) -> None:
         """Go on with the rows of `identity`, or make the folder where there is none."""
-        if (self.path / self.head).exists():
+        if (self.path / self.head).exists() and not self._is_cleared():
             self._mend()
             self.match(identity)
             return
         content = json.dumps(identity | {"provenance": provenance()}, indent=2, sort_keys=True)
         write_atomically(self.path / self.head, content.encode())
+
+    def check_place(self) -> bool:
+        """Tell whether the folder holds such a measurement; refuse one that holds something else."""
+        if (self.path / RUN).exists():
+            raise UsageError(f"{self.path} is a trained run; choose another directory for the {self.kind}")
+        if (self.path / self.head).exists():
+            missing = [key for key in self.keys if key not in self._about()]
+            if missing and not self._is_cleared():
+                raise UsageError(
+                    f"{self.path / self.head} has contents other than those of our {self.kind} (no "
+                    f"{', '.join(missing)}); choose another directory"
+                )
+            return True
+        others = sorted(entry.name for entry in self.path.iterdir()) if self.path.is_dir() else []
+        if shown := [name for name in others if not name.startswith(".")]:
+            raise UsageError(
+                f"{self.path} holds other files ({', '.join(shown[:3])}{' ...' if shown[3:] else ''}) and no "
+                f"{self.kind}; choose another directory"
+            )
+        return False
+
+    def clear(self, *patterns: str) -> None:
+        """Remove the rows and the files of `patterns` beside them, and nothing else."""
+        if not self.check_place():
+            return
+        write_atomically(self.path / self.head, json.dumps({CLEARED: self.kind}).encode())
+        for file in [file for pattern in (ROWS, *patterns) for file in self.path.glob(pattern)]:
+            file.unlink()
 
     def match(self, identity: Row) -> None:
         """Refuse the rows of another measurement, with the differences."""
@@ -64,6 +98,9 @@ class Journal:
     def made_by(self) -> Row:
         """Return what the rows were made by: versions, commit, machine."""
         return self._about().get("provenance", {})
+
+    def _is_cleared(self) -> bool:
+        return self._about() == {CLEARED: self.kind}
 
     def _mend(self) -> None:
         """Drop the half of a last line that a killed process left; what it tells counts as not measured."""

@@ -27,6 +27,8 @@ from nfm.results import Row, write_atomically
 
 LONGEST = 120  # letters of a label in the name of a file
 IDENTITY = "identity.json"
+KEYS = ("model", "protocol", "ids", "n", "seed", "temperature")  # of every identity
+FILES = ("outcomes/*.npz", "strips/*.npz", "about.json")  # beside the rows
 Key = tuple[str, float]  # label of the perturbation, level
 Kept = TypeVar("Kept", Outcomes, Strip)
 
@@ -103,12 +105,17 @@ class Folder:
     @property
     def journal(self) -> Journal:
         """The rows on disk, and what they are of."""
-        return Journal(self.path, IDENTITY, "evaluation")
+        return Journal(self.path, IDENTITY, "evaluation", KEYS)
 
     def open(self, identity: Row) -> Report:
         """Return the finished cells of `identity`; make the directory where there is none."""
+        self.journal.check_place()
         self.journal.start(identity)
         return self.read()
+
+    def clear(self) -> None:
+        """Remove the evaluation that is there, and nothing else; refuse a folder of something else."""
+        self.journal.clear(*FILES)
 
     def match(self, identity: Row) -> Report:
         """Return the finished cells; refuse those of another evaluation, with the differences."""
