@@ -163,6 +163,19 @@ def test_predict_abstains_at_the_boundary_and_else_is_right() -> None:
     assert None not in predict_smoothed(Half(), x, torch.arange(3), rash)
 
 
+def test_one_output_tells_no_class() -> None:
+    x, ids = vectors(3).images, torch.arange(3)
+    one = nn.Linear(12, 1)
+    with pytest.raises(ShapeError, match=r"two classes or more, got one output.*torch.cat\(\[-f, f\], 1\)"):
+        predict_smoothed(one, x, ids, HOW)
+    with pytest.raises(ShapeError, match="two classes or more"):
+        certify_one(one, x[0], 0, HOW)
+    told = predict_smoothed(lambda pixels: torch.cat([-one(pixels), one(pixels)], 1), x, ids, HOW)
+    assert set(told) <= {None, 0, 1}
+    with pytest.raises(UsageError, match="batch_size: expected a whole number from 1 up, got 0"):
+        predict_smoothed(Half(), x, ids, HOW, batch_size=0)
+
+
 def test_limits_are_parts_of_each_other(tmp_path: Path) -> None:
     ids = torch.arange(50) + 7
     few, more = choose_order(ids, 5, 0), choose_order(ids, 20, 0)

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from comparing import assert_close, hooks_in
 from nets import ConvNet, Mlp, ResidualNet, batch, build
 from nfm.core.noise import Noise
-from nfm.errors import NFMError, NumericalError, ShapeError, SiteError
+from nfm.errors import NFMError, NumericalError, ShapeError, SiteError, UsageError
 from nfm.models import build as build_model
-from nfm.theory import expansion
+from nfm.theory import adversarial_bound, expansion
 from nfm.theory.derivatives import site_map
 from nfm.theory.soundness import check_sound
 
@@ -184,5 +184,56 @@ def test_other_refusals() -> None:
         site_map(net, x * torch.nan, site="stem")
     with pytest.raises(ShapeError, match="expected classes from 0 to 2"):
         expansion(net, x, y + 7, site="stem", noise=Noise(0.1))
-    with pytest.raises(ShapeError, match="expected 5 class indices"):
+    with pytest.raises(ShapeError, match="expected 5 integer class indices"):
         expansion(net, x, y[:3], site="stem", noise=Noise(0.1))
+
+
+@pytest.mark.parametrize("noise", [None, 0.4, (0.4, 0.2)])
+def test_what_is_no_noise_is_refused(noise: Any) -> None:
+    net, (x, y) = build(Mlp), batch(5, 4)
+    with pytest.raises(UsageError, match=r"noise: expected nfm.Noise\(add, mult\), got"):
+        expansion(net, x, y, site="stem", noise=noise)
+    with pytest.raises(UsageError, match=r"noise: expected nfm.Noise\(add, mult\), got"):
+        adversarial_bound(net, x, y, sites=("stem",), noise=noise)
+    assert expansion(net, x, y, site="stem", noise=Noise(), probes=2, draws=2).terms.add == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda x: (255 * x).byte(),
+            r"failed on inputs of torch.uint8 \(5, 4\).*parameters are of torch.float32",
+        ),
+        (Tensor.double, r"inputs of torch.float64 \(5, 4\).*parameters are of torch.float32"),
+        (lambda x: x[:, :3], r"inputs of torch.float32 \(5, 3\).*cannot be multiplied"),
+    ],
+)
+def test_inputs_that_the_network_does_not_take(change: Any, message: str) -> None:
+    net, (x, y) = build(Mlp), batch(5, 4)
+    with pytest.raises(ShapeError, match=message):
+        expansion(net, change(x), y, site="stem", noise=Noise(0.1), probes=2, draws=2)
+    assert len(site_map(net, x, site="stem")) == 5
+
+
+def test_single_precision_on_a_network_of_double() -> None:
+    net, (x, y) = build(Mlp).double(), batch(5, 4)
+    with pytest.raises(
+        ShapeError, match=r"inputs of torch.float32 \(5, 4\).*parameters are of torch.float64"
+    ):
+        expansion(net, x, y, site="stem", noise=Noise(0.1), probes=2, draws=2)
+    assert expansion(net, x.double(), y, site="stem", noise=Noise(0.1), probes=2, draws=2).terms.r2_total > 0
+
+
+def test_labels_in_floating_point_are_those_of_one_output_alone() -> None:
+    net, (x, y) = build(Mlp), batch(5, 4)
+    with pytest.raises(ShapeError, match=r"expected 5 integer class indices, got torch.float32"):
+        expansion(net, x, y.float(), site="stem", noise=Noise(0.1))
+    single, settings = (
+        build(lambda: nn.Sequential(nn.Linear(4, 1))),
+        {"noise": Noise(0.1), "probes": 2, "draws": 2},
+    )
+    found = [expansion(single, x, label, site="input", **settings) for label in (y % 2, (y % 2).float())]
+    assert found[0] == found[1]
+    with pytest.raises(ShapeError, match="expected 5 labels 0 and 1"):
+        expansion(single, x, (y % 2) + 0.5, site="input", **settings)

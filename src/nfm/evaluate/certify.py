@@ -20,7 +20,7 @@ from torch import Tensor
 
 from nfm.core.binomial import check_alpha, lower_bound
 from nfm.data.examples import ExampleSet
-from nfm.errors import NumericalError, UsageError
+from nfm.errors import NumericalError, ShapeError, UsageError
 from nfm.evaluate.certificates import Certification, CertificationFolder
 from nfm.evaluate.checks import Classifier, measuring, predict
 from nfm.evaluate.perturbation import check_pixels
@@ -85,6 +85,11 @@ def count_classes(model: Classifier, batches: Iterator[Tensor]) -> Tensor:
     counts: Tensor | int = 0
     for x in batches:
         logits = predict(model, x)
+        if logits.shape[1] < 2:
+            raise ShapeError(
+                "expected logits of two classes or more, got one output, of which every class is the same; let a "
+                "binary model with the output f return torch.cat([-f, f], 1)"
+            )
         if not torch.isfinite(logits).all():
             raise NumericalError(
                 "the model's logits are not finite under noise; look at its weights, or at sigma"
@@ -117,6 +122,8 @@ def predict_smoothed(
     (a two-sided binomial test, here by the Clopper-Pearson bound that is equivalent to it).
     """
     check_pixels(x, ids)
+    if batch_size < 1:
+        raise UsageError(f"batch_size: expected a whole number from 1 up, got {batch_size!r}")
     told: list[int | None] = []
     with measuring(model):
         for one, name in zip(x, ids.tolist(), strict=True):

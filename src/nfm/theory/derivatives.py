@@ -136,12 +136,26 @@ def _map_at(model: nn.Module, x: Any, place: Site) -> SiteMap:
         seen.append(h.detach().clone())
         return h
 
-    with torch.no_grad(), plain_passes(model), watching(model, place, keep):
+    with torch.no_grad(), _taking(model, x), plain_passes(model), watching(model, place, keep):
         output = torch.func.functional_call(model, weights, args, kwargs)
     _check_features(seen, place.name, size)
     return SiteMap(
         model, place, args, kwargs, weights, seen[0], as_outputs(output, size, place.name).detach()
     )  # fmt: skip
+
+
+@contextmanager
+def _taking(model: nn.Module, x: Any) -> Iterator[None]:
+    """Tell a failed pass by the inputs that the network was given: mostly they are of another type or shape."""
+    try:
+        yield
+    except RuntimeError as error:
+        given = ", ".join(f"{tensor.dtype} {tuple(tensor.shape)}" for tensor in tensors_in(x))
+        kinds = sorted({str(value.dtype) for value in model.parameters()})
+        raise ShapeError(
+            f"the forward pass of {type(model).__name__} failed on inputs of {given} (its parameters are of "
+            f"{', '.join(kinds) or 'no type'}): {str(error).splitlines()[0]}; give inputs as in training"
+        ) from error
 
 
 def as_outputs(output: Any, size: int, site: str) -> Tensor:

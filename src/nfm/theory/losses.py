@@ -69,15 +69,19 @@ def form_of(outputs: Tensor) -> LossForm:
 
 
 def targets_of(y: Tensor, outputs: Tensor) -> Tensor:
-    """Return the targets [n, K] of class indices y [n]: 0 and 1 as they are, or one-hot.
+    """Return the targets [n, K] of class indices y [n]: 0 and 1 as they are (floats too), or one-hot.
 
     >>> targets_of(torch.tensor([0, 2]), torch.zeros(2, 3))
     tensor([[1., 0., 0.],
             [0., 0., 1.]])
     """
     count, classes = outputs.shape
-    if y.shape != (count,) or y.is_complex() or bool((y != y.round()).any() if y.is_floating_point() else 0):
-        raise ShapeError(f"expected {count} class indices, got {y.dtype} of shape {tuple(y.shape)}")
+    whole = not y.is_complex() and (
+        not y.is_floating_point() or (classes == 1 and bool((y == y.round()).all()))
+    )
+    if y.shape != (count,) or not whole:
+        kind = "labels 0 and 1" if classes == 1 else "integer class indices"
+        raise ShapeError(f"expected {count} {kind}, got {y.dtype} of shape {tuple(y.shape)}")
     highest = max(classes, 2) - 1
     low, high = int(y.min()), int(y.max())
     if low < 0 or high > highest:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from nfm.core.noise import Noise
+from nfm.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class NoiseMoments:
     @classmethod
     def of(cls, noise: Noise, features: Tensor) -> NoiseMoments:
         """Return the moments of `noise` at these features; a relative level is in units of their deviation."""
+        if not isinstance(noise, Noise):
+            raise UsageError(f"noise: expected nfm.Noise(add, mult), got {noise!r}; nfm.Noise() is none")
         spread = float(features.std(correction=0)) if noise.relative else 1.0
         add_rms, mult_rms = replace(noise, add=1.0, mult=1.0).rms()
         return cls(
