@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 from nfm.config.read import parse_value
 from nfm.errors import UsageError, did_you_mean
@@ -36,8 +37,15 @@ def _change(name: str, options: str) -> Change:
     known |= {key: registry[key] for registry in (PERTURBATIONS, ATTACKS) for key in registry}
     if name not in known:
         raise UsageError(f"--levels: unknown {name!r}; known: {', '.join(known)}{did_you_mean(name, known)}")
-    given = dict(option.split("=", 1) for option in options.split(",") if "=" in option)
+    given = dict(_option(name, word) for word in options.split(",") if word.strip())
     try:
-        return known[name](**{key.strip(): parse_value(value) for key, value in given.items()})
+        return known[name](**given)
     except TypeError as error:
         raise UsageError(f"--levels: {name}({options}): {error}") from None
+
+
+def _option(name: str, word: str) -> tuple[str, Any]:
+    key, equals, value = word.partition("=")
+    if not equals:
+        raise UsageError(f"--levels: {name}: expected OPTION=VALUE in the brackets, got {word!r}")
+    return key.strip(), parse_value(value)

@@ -36,6 +36,7 @@ class Attack(Change):
     unit: ClassVar[Unit] = "deviation"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _ = NORMS[self.norm]
 
     @final

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from torch import Tensor
 
-from nfm.errors import UsageError
 from nfm.evaluate.apgd import APGD
 from nfm.evaluate.attack import Attack, parse_eps
-from nfm.evaluate.checks import Classifier
+from nfm.evaluate.checks import Classifier, predict
 from nfm.evaluate.keyed import Stream
+from nfm.evaluate.losses import RANKED
 from nfm.evaluate.noise import Clean, UniformNoise
 from nfm.evaluate.pgd import FGSM, PGD, PGD7
 from nfm.evaluate.square import Square
@@ -24,7 +24,8 @@ from nfm.registry import Registry
 class Strong(Attack):
     """Auto-PGD on the cross-entropy, then on the targeted DLR loss, then Square; each on what still stands.
 
-    This is AutoAttack (Croce & Hein 2020) without its FAB; l2 is without Square, too.
+    This is AutoAttack (Croce & Hein 2020) without its FAB; l2 is without Square, too. Below 4 classes, where
+    that ratio is not defined, the cross-entropy from other starts takes its place.
     """
 
     steps: int = 100
@@ -55,9 +56,11 @@ class Strong(Attack):
         """Return the result of the member whose turn it is."""
         for member in self.members():
             if attempt < member.attempts():
-                return member.search(model, x, y, stream, eps, attempt)
+                break
             attempt -= member.attempts()
-        raise UsageError(f"strong: no attempt {attempt}")
+        if isinstance(member, APGD) and member.loss != "ce" and predict(model, x).shape[1] < RANKED:
+            member, attempt = replace(member, loss="ce"), attempt + 1  # 0 was the first member's start
+        return member.search(model, x, y, stream, eps, attempt)
 
 
 ATTACKS: Registry[type[Attack]] = Registry("attack")

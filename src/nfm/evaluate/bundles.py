@@ -14,10 +14,11 @@ from nfm.evaluate.attack import Attack, parse_eps
 from nfm.evaluate.attacks import Strong
 from nfm.evaluate.corruptions import AUTHORS, CORRUPTIONS, Corruption
 from nfm.evaluate.noise import Blur, Occlusion, Shot, Speckle, UniformNoise
-from nfm.evaluate.perturbation import Perturbation, check_images
+from nfm.evaluate.perturbation import Perturbation, check_images, check_pixels
 from nfm.evaluate.pgd import PGD7
 from nfm.evaluate.protocols import EvaluationProtocol
 from nfm.evaluate.square import Square
+from nfm.evaluate.subject import check_examples
 from nfm.evaluate.suites import SUITES, Cell, Suite, cells, choose_suite
 
 EPS = ("1/255", "2/255", "4/255", "8/255")  # linf, ours: the paper tells no grid
@@ -69,8 +70,10 @@ def fitting(
     chosen = choose_suite(suite)
     if not isinstance(suite, str) or suite not in BUNDLES:
         return chosen, []
-    first = examples.fetch(torch.tensor([0]))
-    reasons = {cell: _reason(cell, protocol, to_unit(first), examples.ids[:1]) for cell in chosen}
+    check_examples(examples)
+    first, ids = to_unit(examples.fetch(torch.tensor([0]))), examples.ids[:1]
+    check_pixels(first, ids)
+    reasons = {cell: _reason(cell, protocol, first, ids) for cell in chosen}
     left_out = dict.fromkeys(f"{cell.perturbation.label}: {why}" for cell, why in reasons.items() if why)
     return [cell for cell, why in reasons.items() if not why], list(left_out)
 

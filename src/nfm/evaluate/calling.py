@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from types import ModuleType
 from typing import Any
 
@@ -29,13 +30,16 @@ class CallablePackage(ModuleType):
         """Return a report of `model`, any callable from [0, 1] pixels to logits, on `data`.
 
         Of a data set the test part is measured, and a temperature is fitted on the validation part.
+        What of a bundle cannot be measured on such data is left out, with a warning.
         `options` are those of `nfm.evaluate.sweep.evaluate`: seed, batch_size, force, save_to, ...
         """
         chosen = choose_protocol(protocol, model)
         if isinstance(data, DataSet):
             options = of_data(data) | options
             data = data.test
-        cells, _ = fitting(suite, chosen, data)
+        cells, left_out = fitting(suite, chosen, data)
+        if left_out:
+            warnings.warn(f"left out of {suite!r}: {'; '.join(left_out)}", stacklevel=2)
         return evaluate(model, data, cells, protocol=chosen, **options)
 
 

@@ -12,6 +12,7 @@ from nfm.errors import UsageError
 from nfm.evaluate.checks import Classifier, ask
 
 Loss = Callable[[Tensor], Tensor]  # logits (B, K) -> (B,)
+RANKED = 4  # classes that the targeted ratio needs
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -33,7 +34,7 @@ def difference_of_logits_ratio(logits: Tensor, labels: Tensor) -> Tensor:
 
 def targeted_ratio(logits: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
     """Return the DLR loss towards `targets` (Croce & Hein 2020, equation 7)."""
-    ranked = _ranked(logits, 4)
+    ranked = _ranked(logits, RANKED)
     gain = logits.gather(1, targets[:, None])[:, 0] - logits.gather(1, labels[:, None])[:, 0]
     return gain / (ranked[:, 0] - (ranked[:, 2] + ranked[:, 3]) / 2).clamp(min=1e-12)
 

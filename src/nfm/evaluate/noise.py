@@ -18,6 +18,8 @@ from nfm.evaluate.perturbation import Perturbation, Unit, check_images
 from nfm.randomness import numpy_generator
 from nfm.registry import Registry
 
+LEAST = 1e-6  # a level whose square is taken: below, no float32 pixel changes
+
 PERTURBATIONS: Registry[type[Perturbation]] = Registry("perturbation")
 
 
@@ -63,6 +65,7 @@ class SaltAndPepper(Perturbation):
     unit: ClassVar[Unit] = "share"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.per not in ("pixel", "value"):
             raise UsageError(f"salt_and_pepper: expected per='pixel' or per='value', got {self.per!r}")
 
@@ -97,6 +100,10 @@ class Shot(Perturbation):
     name: ClassVar[str] = "shot"
     unit: ClassVar[Unit] = "deviation"
 
+    def check_level(self, level: float) -> float:
+        """Return `level` as a float, or refuse it."""
+        return _within_reach(self.name, super().check_level(level))
+
     def apply(self, x: Tensor, stream: Stream, level: float) -> Tensor:
         rates = x.double().div_(level**2).cpu().numpy()
         keys = stream.keys.bitwise_and(2**63 - 1).tolist()
@@ -126,6 +133,11 @@ class Occlusion(Perturbation):
     name: ClassVar[str] = "occlusion"
     unit: ClassVar[Unit] = "share"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.fill <= 1:
+            raise UsageError(f"occlusion: expected a fill from 0 (black) to 1 (white), got {self.fill!r}")
+
     def apply(self, x: Tensor, stream: Stream, level: float) -> Tensor:
         check_images(x, self.name)
         height, width = x.shape[2:]
@@ -141,6 +153,10 @@ class Blur(Perturbation):
     name: ClassVar[str] = "blur"
     unit: ClassVar[Unit] = "width"
 
+    def check_level(self, level: float) -> float:
+        """Return `level` as a float, or refuse it."""
+        return _within_reach(self.name, super().check_level(level))
+
     def apply(self, x: Tensor, stream: Stream, level: float) -> Tensor:
         check_images(x, self.name)
         radius = min(math.ceil(4 * level), min(x.shape[2:]) - 1)  # a mirror reaches one image far
@@ -148,6 +164,13 @@ class Blur(Perturbation):
         kernel = [weight / math.fsum(weights) for weight in weights]
         padded = F.pad(x, [radius] * 4, mode="reflect")
         return _slide(_slide(padded, kernel, axis=2), kernel, axis=3)
+
+
+def _within_reach(name: str, level: float) -> float:
+    """Return `level`, or refuse one whose square leaves what can be computed with."""
+    if level and not LEAST <= level <= 1 / LEAST:
+        raise UsageError(f"{name}: expected level 0 or one from {LEAST:g} to {1 / LEAST:g}, got {level!r}")
+    return level
 
 
 def _slide(x: Tensor, kernel: list[float], *, axis: int) -> Tensor:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import ClassVar, Literal, final
+from numbers import Integral, Real
+from typing import Any, ClassVar, Literal, final
 
 import torch
 from torch import Tensor
@@ -20,6 +21,13 @@ from nfm.randomness import check_seed
 # "share": the level is a share of the pixels. "width": it is a length in pixels.
 Unit = Literal["deviation", "share", "width"]
 
+KINDS: dict[Any, tuple[str, type]] = {  # what an option annotated so must be
+    "int": ("a whole number", Integral),
+    "float": ("a number", Real),
+    "bool": ("true or false", bool),
+    "str": ("a name", str),
+}
+
 
 @dataclass(frozen=True)
 class Change:
@@ -27,6 +35,13 @@ class Change:
 
     name: ClassVar[str]
     unit: ClassVar[Unit]
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            word, kind = KINDS.get(getattr(option.type, "__name__", option.type), ("", object))
+            value = getattr(self, option.name)
+            if not isinstance(value, kind) or (isinstance(value, bool) and kind in (Integral, Real)):
+                raise UsageError(f"{self.name}: expected {word} for {option.name}, got {value!r}")
 
     @property
     def label(self) -> str:

@@ -48,7 +48,7 @@ class Subject:
 
     def __post_init__(self) -> None:
         check_examples(self.examples)
-        if self.batch_size < 1:
+        if not isinstance(self.batch_size, int) or self.batch_size < 1:
             raise UsageError(f"batch_size: expected a whole number from 1 up, got {self.batch_size!r}")
 
     def identity(self) -> Row:
@@ -131,7 +131,12 @@ class Subject:
 
 
 def check_examples(examples: ExampleSet) -> None:
-    """Refuse an empty set, labels that are no classes, and ids that do not tell examples apart."""
+    """Refuse what is no set of examples, an empty one, labels that are no classes, and ids that name two."""
+    if not all(hasattr(examples, name) for name in ("labels", "ids", "fetch")):
+        raise UsageError(
+            "expected a data set of nfm.data or examples, such as nfm.data.examples.Examples(images, labels, ids), "
+            f"got {type(examples).__name__}"
+        )
     n, labels = len(examples), examples.labels
     if n == 0:
         raise DataError("expected at least one example, got an empty set")
