@@ -23,9 +23,10 @@ from nfm.data.examples import ExampleSet
 from nfm.errors import NumericalError, ShapeError, UsageError
 from nfm.evaluate.certificates import Certification, CertificationFolder
 from nfm.evaluate.checks import Classifier, measuring, predict
+from nfm.evaluate.journal import OUTPUT
 from nfm.evaluate.perturbation import check_pixels
 from nfm.evaluate.protocols import Pixel, find_normalisation
-from nfm.evaluate.subject import Subject, hash_examples
+from nfm.evaluate.subject import Subject
 from nfm.randomness import check_seed, fold, numpy_generator
 from nfm.results import Row
 
@@ -212,12 +213,8 @@ def _problems(subject: Subject, classes: int | None) -> list[str]:
 def _identity(subject: Subject, how: Smoothing) -> Row:
     """Return what must agree for a certified example to be used again; the limit need not."""
     whole = subject.identity()
-    return {
-        "model": whole["model"],
-        "ids": hash_examples(subject.examples),
-        "seed": subject.seed,
-        **asdict(how),
-    }
+    kept = ("model", OUTPUT, "ids", "pixels", "seed")
+    return {key: whole[key] for key in kept} | asdict(how)
 
 
 def _about(subject: Subject, identity: Row, flags: list[str]) -> Row:

@@ -7,6 +7,7 @@ same measurement may go on in a folder.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,11 @@ from nfm.results import Row, append_rows, provenance, read_rows, to_line, write_
 ROWS = "rows.jsonl"
 RUN = "run.json"  # of a trained run, whose rows are others
 CLEARED = "cleared"  # alone in a head whose rows were cleared away: it keeps the folder known as ours
+
+OUTPUT = (
+    "output"  # of an identity: what a model told of a few examples, which other kernels round differently
+)
+ROUNDING = 1e-4  # of it
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,11 @@ class Journal:
         """Refuse the rows of another measurement, with the differences."""
         held = self.identity()
         pairs = [(key, held.get(key), identity.get(key)) for key in sorted(identity.keys() | held.keys())]
-        wrong = [f"{key}: {there!r} there, {here!r} here" for key, there, here in pairs if there != here]
+        wrong = [
+            f"{key}: {there!r} there, {here!r} here"
+            for key, there, here in pairs
+            if not _agree(key, there, here)
+        ]
         if wrong:
             raise UsageError(
                 f"{self.path} holds another {self.kind} ({'; '.join(wrong)}); choose another directory"
@@ -117,3 +127,9 @@ class Journal:
         if not isinstance(about, dict):
             raise DataError(f"{file}: expected the identity of what was measured, got {type(about).__name__}")
         return about
+
+
+def _agree(key: str, there: object, here: object) -> bool:
+    if key == OUTPUT and isinstance(there, float) and isinstance(here, float):
+        return math.isclose(there, here, rel_tol=ROUNDING)
+    return there == here

@@ -15,6 +15,8 @@ from nfm.errors import DataError, NumericalError, UsageError
 from nfm.evaluate.attack import Attack, gradient_faults
 from nfm.evaluate.calibration import fit_temperature
 from nfm.evaluate.checks import Classifier, find_problems, hash_model, predict
+from nfm.evaluate.fingerprints import hash_pixels, summarise_output
+from nfm.evaluate.journal import OUTPUT
 from nfm.evaluate.outcomes import Outcomes
 from nfm.evaluate.perturbation import Perturbation
 from nfm.evaluate.protocols import EvaluationProtocol
@@ -53,10 +55,13 @@ class Subject:
 
     def identity(self) -> Row:
         """Return what must agree for a measured cell to be used again."""
+        x = self.batch(self.examples.ids.argsort()[:PROBE]).x
         return {
-            "model": hash_model(self.model, self._probe().x),
+            "model": hash_model(self.model, x),
+            OUTPUT: summarise_output(self.model, x),
             "protocol": repr(self.protocol),
             "ids": hash_examples(self.examples),
+            "pixels": hash_pixels(self.examples),
             "n": len(self.examples),
             "seed": self.seed,
             "temperature": self.temperature,
