@@ -54,13 +54,15 @@ class Mixer:
         """The network itself, without its wrappers; it is not kept alive by its mixer."""
         return self._sockets.root
 
-    def peek(self) -> Choice:
-        """Return the choice of the next step."""
-        return self.method.choose(tuple(self.sites), step=self.method.step)
+    def peek(self) -> Choice | None:
+        """Return the choice of the next step, None for a plain one."""
+        return None if self.method.idle else self.method.choose(tuple(self.sites), step=self.method.step)
 
-    def claim(self, waiting: Choice | None) -> Choice:
+    def claim(self, waiting: Choice | None) -> Choice | None:
         """Take the next step, for which `waiting` may have been made already."""
         step = self.method.claim()
+        if self.method.idle:
+            return None
         if waiting is not None and waiting.step == step and not waiting.uses:
             return waiting
         return self.method.choose(tuple(self.sites), step=step)
@@ -86,7 +88,7 @@ class Mixer:
         if found is not None:
             choice, size = found
             return choice.draw(size)
-        if acts(self.root) and _is_trained(output):
+        if not self.method.idle and acts(self.root) and _is_trained(output):
             raise AttachError(
                 f"this output met no mixing, though {type(self.root).__name__} is training: it was made "
                 "before the mixer was attached, by a compiled wrapper that was called before that, by "

@@ -98,9 +98,9 @@ class OneOf(Scheme):
         return self.at(step)(model, x, y, criterion=criterion, step=step, draw=draw)
 
     def check(self, model: nn.Module, x: Any) -> Plan:
-        """Check every scheme, and return the plan of the first."""
+        """Check every scheme, and return the plan of the first that acts at sites."""
         plans = [scheme.check(model, x) for scheme in self.schemes]
-        return plans[0]
+        return next((plan for plan in plans if plan.rows), plans[0])
 
     def scaled(self, factor: float) -> OneOf:
         """Return the same choice between schemes whose levels are times `factor`."""

@@ -39,6 +39,8 @@ class Plan:
     rows: tuple[PlanRow, ...]
 
     def __str__(self) -> str:
+        if not self.rows:
+            return f"{self.network}: plain steps, nothing is mixed"
         head = ("site", "module", "shape", "parameters before", "after", "")
         body = [
             (row.site, row.module, "x".join(map(str, row.shape)), f"{row.parameters_before:,}",
@@ -52,13 +54,17 @@ class Plan:
 
 
 def dry_run(root: nn.Module, x: Any, sites: dict[str, Site]) -> Plan:
-    """Run `root` on `x` in evaluation mode and return the plan of `sites`; refuse a bad site by name."""
+    """Run `root` on `x` in evaluation mode and return the plan of `sites`; refuse a bad site by name.
+
+    Without sites the network only has to run.
+    """
     args, kwargs = as_call(x)
     size = batch_size(args, kwargs)
     with evaluation(root):
         seen = _observe(root, args, kwargs, sites, size)
         features, order = seen.features, seen.order
-        _check_rows(root, args, kwargs, sites, seen, size)
+        if sites:
+            _check_rows(root, args, kwargs, sites, seen, size)
         rows = tuple(
             _row(root, site, features[site.name], order, _is_bypassed(root, args, kwargs, site))
             for site in sites.values()

@@ -19,7 +19,7 @@ from nfm.core.weights import check_shape
 from nfm.errors import UsageError
 from nfm.method.dry_run import Plan, dry_run
 from nfm.method.inputs import as_call, batch_size
-from nfm.method.roots import acts, forward_mixed, root_of
+from nfm.method.roots import acts, forward_mixed, forward_plain, root_of
 from nfm.method.sites import Site, resolve
 from nfm.method.steps import Stepped
 from nfm.randomness import numpy_generator
@@ -88,6 +88,11 @@ class NoisyFeatureMixup(Stepped):
         super().__setstate__(state)
         self._resolved = weakref.WeakKeyDictionary()
 
+    @property
+    def idle(self) -> bool:
+        """Tell whether this mixes nothing and adds no noise: each of its steps is a plain one."""
+        return self.alpha == 0 and self.noise.silent
+
     def sites_of(self, model: nn.Module) -> dict[str, Site]:
         """Return the sites of `model` that this method mixes at, by name."""
         root = root_of(model)
@@ -120,6 +125,9 @@ class NoisyFeatureMixup(Stepped):
         if draw is not None and draw.choice is not None:
             choice = draw.choice.again(forced=True)
         elif draw is None and acts(root):
+            step = self.claim() if step is None else step
+            if self.idle:
+                return _plain_step(model, x, y, criterion=criterion, step=step)
             choice = self.choose(tuple(self.sites_of(root)), step)
         else:
             output, choice = model(*args, **kwargs), None
@@ -145,7 +153,16 @@ class NoisyFeatureMixup(Stepped):
 
     def check(self, model: nn.Module, x: Any) -> Plan:
         """Dry-run `model` on `x` and return the plan of its sites; refuse a bad one by name."""
-        return dry_run(root_of(model), x, self.sites_of(model))
+        sites = self.sites_of(model)
+        return dry_run(root_of(model), x, {} if self.idle else sites)
+
+
+def _plain_step(model: nn.Module, x: Any, y: Any, *, criterion: Criterion, step: int) -> Outcome:
+    """Run a step in which nothing is done; its draw keeps the step, for the parts of a sum to repeat theirs."""
+    args, kwargs = as_call(x)
+    output = forward_plain(model, *args, **kwargs)
+    made = dataclasses.replace(Draw.plain(batch_size(args, kwargs)), step=step)
+    return Outcome(mixed_loss(criterion, output, y, made.pairing), output, made)
 
 
 def _names(field: str, value: Sequence[str] | str | None) -> tuple[str, ...] | None:

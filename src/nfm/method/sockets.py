@@ -36,10 +36,10 @@ _SOCKETS: weakref.WeakKeyDictionary[nn.Module, Sockets] = weakref.WeakKeyDiction
 class Feed(Protocol):
     """Where an attached network's choices come from."""
 
-    def peek(self) -> Choice:
-        """Return the choice of the next step."""
+    def peek(self) -> Choice | None:
+        """Return the choice of the next step, None for a plain one."""
 
-    def claim(self, waiting: Choice | None) -> Choice:
+    def claim(self, waiting: Choice | None) -> Choice | None:
         """Take the next step, for which `waiting` may have been made already."""
 
 
@@ -165,12 +165,13 @@ class Sockets:
         if in_backward():
             if slot.revivals:
                 return True
-            if acts and (self.feed or slot.waiting):
+            if acts and (slot.waiting or (self.feed and self.feed.peek())):
                 raise AttachError(
                     f"{type(root).__name__} is recomputed in a backward pass whose forward was not mixed: "
                     "the whole network stands in one reentrant checkpoint; use use_reentrant=False, or "
                     "checkpoint its blocks"
                 )
+            return False
         if acts and self.feed and not slot.offered:
             slot.waiting = self.feed.claim(slot.waiting)
         return False
