@@ -25,21 +25,28 @@ ALIKE = ("noise", "alpha", "n")  # what rows must share to stand on the same axe
 
 
 def theory_curves(rows: Iterable[Row], *, title: str = "The theory, measured") -> Figure:
-    """Return a figure with a panel a measure, a line a run: the mean over its sites against the epoch."""
+    """Return a figure with a panel a measure, a line a run: the mean over its sites against the epoch.
+
+    Runs of which one and the same epoch was measured are drawn against the site instead.
+    """
     runs = _runs(rows)
+    epochs = {row["epoch"] for run in runs.values() for row in run}
+    by = "site" if len(epochs) == 1 else "epoch"
     names = [
         name for name in PANELS if any(row.get(name) is not None for run in runs.values() for row in run)
     ]
     figure = new_figure(width=0.6 + 2.9 * len(names), height=3.8)
     for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
         for place, (label, run) in enumerate(runs.items()):
-            points = _over_sites(run, name)
+            points = _means(run, name, by=by)
             axes.plot(
-                *zip(*points, strict=True), color=PALETTE[place % len(PALETTE)], linewidth=1.5, markersize=4,
+                [*points], [*points.values()], color=PALETTE[place % len(PALETTE)], linewidth=1.5, markersize=4,
                 marker=MARKERS[place % len(MARKERS)], label=label,
             )  # fmt: skip
         axes.set_title(PANELS[name], fontsize=9, color=INK, loc="left")
-        axes.set_xlabel("epoch", color=INK)
+        axes.set_xlabel("epoch" if by == "epoch" else f"site (epoch {min(epochs):g})", color=INK)
+        if by == "epoch":
+            axes.xaxis.get_major_locator().set_params(integer=True)
         quieten(axes)
     first = next(iter(runs.values()))[0]
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
@@ -65,7 +72,7 @@ def theory_table(rows: Iterable[Row]) -> str:
 
 
 def _runs(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Return rows by run, one an epoch and site (the newest), sorted by epoch; refuse what is not alike."""
+    """Return rows by run, one an epoch and site (the newest), by epoch, sites as given; refuse what is not alike."""
     runs: dict[str, dict[tuple[float, str], Row]] = {}
     seen: set[tuple[object, ...]] = set()
     for row in rows:
@@ -79,13 +86,13 @@ def _runs(rows: Iterable[Row]) -> dict[str, list[Row]]:
             ", ".join(f"{name} {value}" for name, value in zip(ALIKE, one, strict=True)) for one in seen
         )
         raise UsageError(f"expected rows with the same {', '.join(ALIKE)} on the same axes, got {told}")
-    return {name: [run[key] for key in sorted(run)] for name, run in runs.items()}
+    return {name: [run[key] for key in sorted(run, key=lambda key: key[0])] for name, run in runs.items()}
 
 
-def _over_sites(run: Sequence[Row], name: str) -> list[tuple[float, float]]:
-    epochs = sorted({row["epoch"] for row in run})
-    values = {
-        epoch: [row[name] for row in run if row["epoch"] == epoch and row.get(name) is not None]
-        for epoch in epochs
-    }
-    return [(epoch, sum(found) / len(found)) for epoch, found in values.items() if found]
+def _means(run: Sequence[Row], name: str, *, by: str) -> dict[float | str, float]:
+    """Return the mean of a measure at each epoch or site, in the order of the rows."""
+    found: dict[float | str, list[float]] = {}
+    for row in run:
+        if row.get(name) is not None:
+            found.setdefault(row[by], []).append(row[name])
+    return {place: sum(values) / len(values) for place, values in found.items()}
