@@ -160,6 +160,23 @@ def test_flags_of_the_whole_reach_the_saved_rows(
     assert again.rows == report.rows == load_report(tmp_path).rows
 
 
+def test_flags_do_not_depend_on_how_cells_are_spread_over_calls(
+    honest: nn.Module, examples: Examples, tmp_path: Path
+) -> None:
+    few, model = examples.subset(torch.arange(200)), quantised(honest)
+    at_once = evaluate(model, few, SUITE)
+    assert "black box stronger than white box" in at_once.row("pgd", 16 / 255)["flags"]
+    for cell in SUITE:
+        evaluate(model, few, [cell], save_to=tmp_path, flags=["told once"] if cell is SUITE[0] else [])
+    assert load_report(tmp_path).row("clean", 0.0)["flags"] == ["told once", "n<1000"]
+    for cell in SUITE[1:]:
+        again = evaluate(model, few, [cell], save_to=tmp_path).rows[0]["flags"]
+        on_disk = load_report(tmp_path).row(*cell.key)["flags"]
+        assert sorted(again) == sorted(on_disk) == sorted(at_once.row(*cell.key)["flags"])
+    resumed = evaluate(model, few, [SUITE[0]], resume_from=tmp_path)
+    assert sorted(resumed.flags) == ["n<1000", "told once"]
+
+
 def test_attacks_are_not_part_of_the_authors_protocol(honest: nn.Module, examples: Examples) -> None:
     with pytest.raises(UsageError, match="use protocol 'pixel'"):
         evaluate(honest, examples, SUITE, protocol="authors")

@@ -6,15 +6,18 @@ evaluating adversarial robustness". A difference of two cells counts where McNem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from nfm.errors import DataError
 from nfm.evaluate.attack import Attack
+from nfm.evaluate.attacks import ATTACKS
 from nfm.evaluate.metrics import mcnemar
 from nfm.evaluate.noise import UniformNoise
 from nfm.evaluate.pgd import FGSM
 from nfm.evaluate.report import Report
 from nfm.evaluate.square import Square
 from nfm.evaluate.suites import Cell
+from nfm.results import Row
 
 SURE = 0.01  # p-value below which a difference is taken as one
 BROKEN = 0.01  # accuracy that an attack of linf eps=1, to which every picture is in reach, may leave
@@ -36,6 +39,23 @@ def flag_attacks(report: Report, cells: Sequence[Cell], faults: Callable[[], Map
         if flag not in flags:
             flags.append(flag)
     return bool(found)
+
+
+def remembered(rows: Iterable[Row]) -> list[Cell]:
+    """Return the cells of `rows` that flags may need: those of known attacks and of uniform noise."""
+    known = {name: ATTACKS[name] for name in ATTACKS} | {UniformNoise.name: UniformNoise}
+    found = []
+    for row in rows:
+        kind = known.get(row["perturbation"].partition("(")[0])
+        if kind is None:
+            continue
+        try:
+            found.append(Cell(kind(**row["settings"]), row["level"]))
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"expected the settings of {row['perturbation']} in its row, got {error}"
+            ) from None
+    return found
 
 
 def _suspicions(report: Report, cells: Sequence[Cell], cell: Cell) -> Iterator[tuple[Cell, str]]:

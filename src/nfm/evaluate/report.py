@@ -59,6 +59,19 @@ class Report:
         self.rows.append(row)
         self.outcomes[row["perturbation"], row["level"]] = outcomes
 
+    def joined(self, *others: Report) -> Report:
+        """Return the same rows and those of `others` beside them; a row of a cell of theirs takes over its flags."""
+        whole = Report(self.identity, list(self.rows), dict(self.outcomes))
+        own = {_key(row): row for row in self.rows}
+        for other in others:
+            for row in other.rows:
+                if _key(row) not in own:
+                    own[_key(row)] = row
+                    whole.add(row, other.outcomes[_key(row)])
+                mine = own[_key(row)]["flags"]
+                mine += [flag for flag in row["flags"] if flag not in mine]
+        return whole
+
     def row(self, perturbation: str, level: float) -> Row:
         """Return the row of one cell."""
         for row in self.rows:

@@ -11,7 +11,7 @@ from nfm.data.examples import ExampleSet
 from nfm.errors import UsageError
 from nfm.evaluate.attack import Attack
 from nfm.evaluate.checks import Classifier, measuring
-from nfm.evaluate.honesty import flag_attacks
+from nfm.evaluate.honesty import flag_attacks, remembered
 from nfm.evaluate.outcomes import Outcomes
 from nfm.evaluate.protocols import EvaluationProtocol, choose_protocol
 from nfm.evaluate.report import Folder, Key, Report
@@ -63,8 +63,9 @@ def evaluate(
             subject = subject.calibrated_on(held_out)
         report = Report(subject.identity())
         folder = Folder(Path(save_to)) if save_to is not None else None
-        held = folder.open(report.identity).outcomes if folder else {}
-        measured = held | (Folder(Path(resume_from)).match(report.identity).outcomes if resume_from else {})
+        held = folder.open(report.identity) if folder else Report(report.identity)
+        other = Folder(Path(resume_from)).match(report.identity) if resume_from else Report(report.identity)
+        measured = held.outcomes | other.outcomes
         meter = Meter(progress, [cell for cell in cells if _reuse(measured, cell) is None], len(examples))
         for cell in cells:
             outcomes = _reuse(measured, cell)
@@ -73,12 +74,14 @@ def evaluate(
             measured[cell.key] = outcomes
             row = make_row(subject, cell, outcomes, report.identity, [*problems, *flags])
             report.add(row | dict(tags or {}), outcomes)
-            if folder and cell.key not in held:
+            if folder and cell.key not in held.outcomes:
                 folder.write(report.rows[-1], outcomes)
             if folder and _can_be_shown(cell, examples) and not folder.has_strip(cell.key):
                 folder.write_strip(cell.key, subject.show(cell, choose_shown(examples)))
-        if flag_attacks(report, cells, subject.gradient_faults) and folder:
-            folder.rewrite(report.rows)
+        whole = report.joined(held, other)  # a flag may need a cell that was measured before
+        compared = list(dict.fromkeys([*cells, *remembered(whole.rows)]))
+        if flag_attacks(whole, compared, subject.gradient_faults) and folder:
+            folder.rewrite(whole.rows)
     return report
 
 
