@@ -194,6 +194,26 @@ def test_claims_are_made_of_rows_alone(made: Path, tmp_path: Path) -> None:
     assert claim_of(study, tmp_path / "claims") != claim
 
 
+def test_seeds_beyond_the_studys_own_count(made: Path, tmp_path: Path) -> None:
+    shutil.copytree(made / "claims" / "rows", tmp_path / "claims" / "rows")
+    study = read_study(made / "tiny.toml")
+    (job,) = jobs_of(study, "small", seeds=[7], arms=["nfm"])
+    do_jobs([job], places_in(tmp_path))
+    claim = claim_of(study, tmp_path / "claims")["scales"]["small"]
+    assert claim["runs"] == {"erm": [0, 1], "nfm": [0, 7]}
+    erm, nfm = claim["tables"][0]["lines"]
+    assert (erm["accuracy"][0]["seeds"], nfm["accuracy"][0]["seeds"]) == (2, 2)
+    other = read_study(write_tiny(tmp_path, TINY.replace("epochs = 1 }", "epochs = 3 }")))
+    assert claim_of(other, tmp_path / "claims")["scales"]["small"]["runs"] == {"erm": [0, 1]}
+
+
+def test_seeds_beyond_the_studys_own_count_in_a_file_of_many(tmp_path: Path) -> None:
+    study = read_study(write_tiny(tmp_path, TINY.replace("watch = 20", 'watch = 20\ntogether = "all"')))
+    for job in jobs_of(study, "small", seeds=[0, 7], arms=["erm"]):
+        Record.of(tmp_path / "claims", job).add([{"kind": "run", "made_by": {}}])
+    assert [row["train_seed"] for row in rows_of(study, "small", tmp_path / "claims")] == [0, 7]
+
+
 def test_published_numbers_stand_beside_ours_with_their_marks(made: Path, tmp_path: Path) -> None:
     """Only under the protocol they were made by."""
     shutil.copytree(made / "claims" / "rows", tmp_path / "claims" / "rows")
@@ -225,9 +245,9 @@ def test_the_page_is_written_from_claims(made: Path, tmp_path: Path) -> None:
 
 def test_a_rehearsal_trains_nothing_and_tells_the_commands(tmp_path: Path) -> None:
     study = read_study(write_tiny(tmp_path))
-    told = rehearse(study, "full", jobs_of(study, "full"), places_in(tmp_path))
+    told = rehearse(study, "full", jobs_of(study, "full"), places_in(tmp_path), command="reproduce tiny")
     assert "real examples" in told
-    assert "torchrun --standalone --nproc-per-node gpu -m nfm reproduce tiny --scale full" in told
+    assert "torchrun --standalone --nproc-per-node gpu -m nfm reproduce tiny\n" in told
     assert sorted(path.name for path in tmp_path.iterdir()) == ["tiny.toml"]
 
 
@@ -244,7 +264,7 @@ def test_a_rehearsal_without_the_data_stands_in_and_says_so(
             .replace("units = 8", "width = 0.25"),
         )
     )
-    told = rehearse(study, "small", jobs_of(study, "small"), places_in(tmp_path))
+    told = rehearse(study, "small", jobs_of(study, "small"), places_in(tmp_path), command="")
     assert "random: cifar10" in told
     assert "(3, 32, 32)" in told
 
@@ -284,6 +304,38 @@ class TestCommandLine:
         assert (tmp_path / "docs" / "results.md").exists()
         assert main(["reproduce", "tiny.toml", "--from-rows", "--scale", "full"]) == 0
         assert "no rows yet" in capsys.readouterr().out
+
+    def test_commands_of_a_rehearsal_are_those_of_what_was_asked_for(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        write_tiny(tmp_path)
+        asked = ["reproduce", "./tiny.toml", "--scale", "small", "--arms", "erm", "--claims", "my claims"]
+        assert main([*asked, "--seeds", "5", "6", "--device", "cpu", "--dry-run"]) == 0
+        told = capsys.readouterr().out.splitlines()
+        command = "nfm reproduce ./tiny.toml --scale small --arms erm --claims 'my claims' --device cpu"
+        assert [line.strip() for line in told[-5:]] == [
+            f"CUDA_VISIBLE_DEVICES=0 {command} --seeds 5",
+            f"CUDA_VISIBLE_DEVICES=1 {command} --seeds 6",
+            "or every run over all GPUs of a machine, then one process that measures:",
+            f"torchrun --standalone --nproc-per-node gpu -m {command} --seeds 5 6",
+            f"{command} --seeds 5 6",
+        ]
+        assert main([*asked[:4], "--dry-run"]) == 0
+        assert capsys.readouterr().out.endswith("\n  nfm reproduce ./tiny.toml --scale small\n")
+
+    def test_what_a_study_does_not_have_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(execution, "fit", no_training)
+        before, _, after = TINY.partition("[full]")
+        write_tiny(tmp_path, before + after[after.index("[[arms]]") :])
+        for seeds in ([], ["--seeds", "7"]):
+            assert main(["reproduce", "tiny.toml", "--scale", "full", *seeds]) == 2
+            assert "--scale: tiny has no full scale; it has: small" in capsys.readouterr().err
+        assert main(["reproduce", "tiny.toml", "--arms", "nfm", "--seeds", "1"]) == 2
+        assert "--seeds: no arm of those asked for is trained with 1" in capsys.readouterr().err
 
     def test_the_list_tells_what_is_done(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["reproduce", "--list", "--claims", str(tmp_path)]) == 0

@@ -185,11 +185,37 @@ def test_a_wrong_arm_or_measure_is_refused(tmp_path: Path) -> None:
     study = read_study(write_tiny(tmp_path, TINY.replace('scheme = "nfm"', 'scheme = "nmf"')))
     with pytest.raises(ConfigError, match=r"arm nfm: .*unknown scheme 'nmf'"):
         jobs_of(study, "small")
-    study = read_study(
-        write_tiny(tmp_path, TINY.replace('suite = "cifar"\nprotocol', 'suite = "cifr"\nprotocol'))
+    wrong = TINY.replace('suite = "cifar"\nprotocol = "pixel"', 'suite = "cifr"\nprotocol = "pixel"')
+    with pytest.raises(ConfigError, match=r"small.measures\[0\]: unknown suite 'cifr'.*did you mean 'cifar'"):
+        read_study(write_tiny(tmp_path, wrong))
+    with pytest.raises(ConfigError, match=r"small.measures\[0\]: unknown protocol 'pixl'"):
+        read_study(write_tiny(tmp_path, TINY.replace('"pixel"', '"pixl"')))
+
+
+def test_a_study_upon_itself_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_tiny(tmp_path, 'title = "S"\nbase = "self.toml"\n', "self")
+    with pytest.raises(ConfigError, match=r"builds upon itself: self -> self"):
+        find_study("self.toml")
+    write_tiny(tmp_path, 'title = "A"\nbase = "b.toml"\n', "a")
+    write_tiny(tmp_path, 'title = "B"\n[[take]]\nstudy = "a.toml"\narms = ["erm"]\n', "b")
+    with pytest.raises(ConfigError, match=r"builds upon itself: a -> b -> a"):
+        find_study("a.toml")
+    write_tiny(tmp_path)
+    write_tiny(
+        tmp_path, 'title = "C"\nbase = "tiny.toml"\n[[take]]\nstudy = "tiny.toml"\narms = ["erm"]\n', "c"
     )
-    with pytest.raises(UsageError, match="cifr"):
-        check_measure(jobs_of(study, "small")[0].measures[0])
+    assert [line.arm.name for line in find_study("c.toml").small] == ["erm"]
+
+
+def test_two_arms_of_one_name_are_refused(tmp_path: Path) -> None:
+    twice = TINY.replace('name = "nfm"\nscheme', 'name = "erm"\nscheme')
+    with pytest.raises(ConfigError, match=r"tiny.toml: small: two arms are called 'erm'"):
+        read_study(write_tiny(tmp_path, twice))
+    apart = twice.replace('label = "Baseline"', 'scales = ["full"]').replace(
+        "seeds = 1", 'scales = ["small"]'
+    )
+    assert [line.arm.scheme for line in read_study(write_tiny(tmp_path, apart)).small] == ["nfm"]
 
 
 def test_missing_sample_images_are_told_with_the_places(tmp_path: Path) -> None:

@@ -43,8 +43,10 @@ def test_the_paired_test_is_that_of_all_signs() -> None:
     assert paired_test(first, second) == slow_paired_test(first, second)
     assert paired_test(first, first) == 1.0
     assert paired_test(first, [value + 1 for value in first]) == 2 / 2**5  # the smallest there is
-    with pytest.raises(UsageError, match="expected 1 to 20 pairs"):
-        paired_test([0.0] * 21, [0.0] * 21)
+    assert paired_test([1.0] * 40, [0.0] * 40) == 2 / 2**40
+    assert paired_test([1.0] * 39 + [0.0], [0.0] * 39 + [1.0]) == 2 * 41 / 2**40
+    with pytest.raises(UsageError, match="expected 1 to 40 pairs"):
+        paired_test([0.0] * 41, [0.0] * 41)
 
 
 def test_bayes_is_what_its_radius_gives() -> None:
@@ -181,6 +183,7 @@ def jpeg() -> bytes:
     return file.getvalue()
 
 
+@pytest.mark.slow
 def test_imagenet_is_found_in_its_layout(tmp_path: Path) -> None:
     """A folder of the published layout, with one tiny image a class."""
     names = ["n01440764", *(f"n1{number:07d}" for number in range(999))]
@@ -192,7 +195,7 @@ def test_imagenet_is_found_in_its_layout(tmp_path: Path) -> None:
     places = places_in(tmp_path)
     study = find_study("imagenet-resnet50")
     jobs = jobs_of(study, "full", arms=["nfm_02"])
-    told = rehearse(study, "full", jobs, type(places)(data_root=str(tmp_path)))
+    told = rehearse(study, "full", jobs, type(places)(data_root=str(tmp_path)), command="")
     assert "resnet50, 25,557,032 parameters, input (3, 224, 224) (real examples), 1000 classes" in told
     assert "needs: imagenet/train/nXXXXXXXX/*.JPEG" in told
 
@@ -206,7 +209,7 @@ def test_sample_images_stand_for_imagenet_at_the_small_scale(tmp_path: Path) -> 
     )  # fmt: skip
     study = find_study("imagenet-resnet50")
     jobs = jobs_of(study, "small", arms=["erm"])
-    told = rehearse(study, "small", jobs, type(places_in(tmp_path))(data_root=str(tmp_path)))
+    told = rehearse(study, "small", jobs, type(places_in(tmp_path))(data_root=str(tmp_path)), command="")
     assert "resnet18" in told
     assert "2 classes" in told
 

@@ -104,13 +104,39 @@ def _reproduce(study: Study, given: argparse.Namespace, places: Places) -> None:
     from nfm.reproduce.finish import finish
     from nfm.reproduce.jobs import jobs_of
 
+    _check_scale(study, given.scale)
     jobs = jobs_of(study, given.scale, seeds=given.seeds, arms=given.arms)
+    if not jobs and given.id != "all":
+        told = " ".join(map(str, given.seeds or ()))
+        raise UsageError(f"--seeds: no arm of those asked for is trained with {told or 'any seed'}")
     if given.dry_run:
         from nfm.reproduce.rehearsal import rehearse
 
-        return print(rehearse(study, given.scale, jobs, places))
+        return print(rehearse(study, given.scale, jobs, places, command=_command(study, given, places)))
     if not given.from_rows:
         check_writable(places)
         if not do_jobs(jobs, places):
             return None
     return print(finish(study, given.scale, places))
+
+
+def _check_scale(study: Study, scale: str) -> None:
+    from nfm.reproduce.study import SCALES
+
+    if not any(line.seeds for line in study.lines(scale)):
+        has = [name for name in SCALES if any(line.seeds for line in study.lines(name))]
+        raise UsageError(f"--scale: {study.id} has no {scale} scale; it has: {', '.join(has) or 'none'}")
+
+
+def _command(study: Study, given: argparse.Namespace, places: Places) -> str:
+    """Return the command that was given, but for its seeds; what is the default is left out."""
+    import shlex
+    from dataclasses import asdict
+
+    words = ["reproduce", study.id if given.id == "all" else given.id, "--scale", given.scale]
+    words += ["--arms", *given.arms] if given.arms else []
+    usual = asdict(type(places)())
+    for name, value in asdict(places).items():
+        if value != usual[name]:
+            words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return shlex.join(words)

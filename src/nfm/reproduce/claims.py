@@ -12,7 +12,7 @@ from nfm.reproduce.families import family_table
 from nfm.reproduce.jobs import jobs_of
 from nfm.reproduce.kinds import MEASURES
 from nfm.reproduce.measuring import suite_of
-from nfm.reproduce.records import EPOCH, RUN, Record
+from nfm.reproduce.records import EPOCH, RUN, Record, recorded_seeds
 from nfm.reproduce.statistics import over_runs
 from nfm.reproduce.study import SCALES, Line, Measure, Study
 from nfm.reproduce.summaries import SUMMARIES
@@ -22,9 +22,14 @@ PUBLISHED_PROTOCOL = "authors"  # the only one that the paper's numbers may stan
 
 
 def rows_of(study: Study, scale: str, claims: Path) -> list[Row]:
-    """Return all rows of a study at a scale, each with the arm it is of and the seed of its training."""
+    """Return all rows of a study at a scale, each with the arm it is of and the seed of its training.
+
+    Runs with more seeds than the study's own count, too.
+    """
     found = []
-    for job in jobs_of(study, scale):
+    own = jobs_of(study, scale)
+    more = jobs_of(study, scale, seeds=sorted(recorded_seeds(claims, own)))
+    for job in {(job.line.arm.name, job.seed): job for job in (*own, *more)}.values():
         arm = job.line.arm
         tags = {"arm": arm.name, "scheme": arm.title, "of": arm.of, "train_seed": job.seed}
         found += [{**row, **tags} for row in Record.of(claims, job).rows()]

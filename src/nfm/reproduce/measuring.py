@@ -11,20 +11,25 @@ from torch import nn
 from nfm.config.schema import Config
 from nfm.data.examples import DataSet, ExampleSet
 from nfm.data.splits import balanced_subset
-from nfm.errors import UsageError
+from nfm.errors import UsageError, did_you_mean
 from nfm.evaluate.attack import parse_eps
 from nfm.evaluate.bundles import EPS, RADII
 from nfm.evaluate.noise import Clean
 from nfm.evaluate.pgd import PGD7
+from nfm.evaluate.protocols import check_protocol
 from nfm.evaluate.suites import SUITES, Cell, Suite, cells
 from nfm.evaluate.sweep import evaluate
 from nfm.randomness import fold
 from nfm.registry import Registry
-from nfm.reproduce.records import slim
 from nfm.reproduce.study import Measure
 from nfm.results import Row
 
 SEED = 0  # of all perturbations: every network meets the same ones
+KEPT = (
+    "perturbation", "level", "level_pixel", "level_normalised", "level_255", "protocol", "n", "ids", "seed",
+    "accuracy", "lo", "hi", "ece", "ece_debiased", "ece_signed", "nll", "brier", "ece_scaled", "nll_scaled",
+    "temperature", "flags", "data", "network",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -57,8 +62,12 @@ def suite_of(name: str) -> Suite:
 
 def check_measure(measure: Measure) -> None:
     """Refuse a measure that nobody knows."""
-    if measure.suite not in MEASURES and measure.suite not in OWN_SUITES:
-        _ = SUITES[measure.suite]
+    known = (*MEASURES, *OWN_SUITES, *SUITES)
+    if measure.suite not in known:
+        raise UsageError(
+            f"unknown suite {measure.suite!r}; known: {', '.join(known)}{did_you_mean(measure.suite, known)}"
+        )
+    check_protocol(measure.protocol)
     if measure.images < 0:
         raise UsageError(f"measures: expected a number of images, 0 for all, got {measure.images}")
 
@@ -74,6 +83,13 @@ def take(measure: Measure, trained: Trained) -> list[Row]:
         save_to=trained.folder / f"measured-{measure.key.replace('/', '-')}",
     )  # fmt: skip
     return [slim(row, measure) for row in report.rows]
+
+
+def slim(row: Row, measure: Measure) -> Row:
+    """Return what is kept of a row of an evaluation."""
+    source = (row.get("settings") or {}).get("source")
+    kept = {name: row[name] for name in KEPT if row.get(name) is not None}
+    return {"kind": "cell", "measure": measure.key, **kept} | ({"source": source} if source else {})
 
 
 def chosen(examples: ExampleSet, count: int) -> ExampleSet:

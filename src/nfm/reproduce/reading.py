@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,12 @@ from typing import Any
 from nfm.config.read import build_table
 from nfm.config.recipes import head_of, studies_folder
 from nfm.errors import ConfigError, UsageError, did_you_mean
+from nfm.reproduce.kinds import check_measure
 from nfm.reproduce.study import SCALES, Arm, FigureName, Line, Measure, Scale, ScaleName, Study, Take
+
+_being_read: ContextVar[tuple[Path, ...]] = ContextVar(
+    "studies being read, each for the one before", default=()
+)
 
 
 @dataclass(frozen=True)
@@ -48,10 +55,17 @@ def find_study(name: str) -> Study:
 
 def read_study(path: Path) -> Study:
     """Return the study that a file describes."""
+    chain = (*_being_read.get(), path.resolve())
+    if chain[-1] in chain[:-1]:
+        told = " -> ".join(one.stem for one in chain[chain.index(chain[-1]) :])
+        raise ConfigError(f"{path}: a study builds upon itself: {told}; change base or [[take]] of one")
+    before = _being_read.set(chain)
     try:
         return _parse(path, path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the study {path}: {error}") from None
+    finally:
+        _being_read.reset(before)
 
 
 @functools.lru_cache(maxsize=64)
@@ -71,10 +85,21 @@ def _parse(path: Path, text: str) -> Study:
     if errors:
         raise _wrong(path, errors)
     lines = {name: (*_taken(taken, name), *_own(arms, scales[name], name)) for name in SCALES}
+    _check_names(path, lines)
     return Study(
         path.stem, page.title, page.source, head_of(path), lines["small"], lines["full"], scales,
         page.tables, page.figures, _drawn(page, lines), page.notes,
     )  # fmt: skip
+
+
+def _check_names(path: Path, lines: Mapping[ScaleName, Sequence[Line]]) -> None:
+    """Refuse two arms of one name at one scale: rows and tables could not tell them apart."""
+    for scale, own in lines.items():
+        twice = [name for name, count in Counter(line.arm.name for line in own).items() if count > 1]
+        if twice:
+            raise ConfigError(
+                f"{path}: {scale}: two arms are called {twice[0]!r}; give each a name of its own"
+            )
 
 
 def _drawn(page: Page, lines: Mapping[ScaleName, Sequence[Line]]) -> tuple[str, ...]:
@@ -103,6 +128,7 @@ def _scale(name: ScaleName, page: Page, errors: list[str]) -> Scale:
     """Return a scale of its own, or the base's with what is told laid over it."""
     told = dict(getattr(page, name))
     measures = tuple(_entries(Measure, told.pop("measures", []), f"{name}.measures", errors))
+    errors += [f"{name}.measures[{place}]: {told}" for place, told in _wrong_measures(measures)]
     own = build_table(Scale, told, name, errors) or Scale()
     if not page.base:
         return dataclasses.replace(own, measures=measures)
@@ -112,6 +138,15 @@ def _scale(name: ScaleName, page: Page, errors: list[str]) -> Scale:
         measures=measures or base.measures, needs=own.needs or base.needs,
         new_data=own.new_data or base.new_data,
     )  # fmt: skip
+
+
+def _wrong_measures(measures: Sequence[Measure]) -> Iterator[tuple[int, UsageError]]:
+    """Yield what is wrong with measures, each with its place: it would be found after hours of training."""
+    for place, measure in enumerate(measures):
+        try:
+            check_measure(measure)
+        except UsageError as error:
+            yield place, error
 
 
 def _own(arms: list[Arm], scale: Scale, name: ScaleName) -> list[Line]:

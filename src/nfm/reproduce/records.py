@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +14,7 @@ from nfm.results import Row, read_rows, to_line, write_atomically
 
 RUN, EPOCH = "run", "epoch"
 DIGITS = 6
-KEPT = (
-    "perturbation", "level", "level_pixel", "level_normalised", "level_255", "protocol", "n", "ids", "seed",
-    "accuracy", "lo", "hi", "ece", "ece_debiased", "ece_signed", "nll", "brier", "ece_scaled", "nll_scaled",
-    "temperature", "flags", "data", "network",
-)  # fmt: skip
+SEED = re.compile(r"-seed(\d+)-\w+$")  # in the name of a run: see Job.name
 
 
 @dataclass(frozen=True)
@@ -56,6 +53,14 @@ class Record:
             self.add(rows)
 
 
+def recorded_seeds(claims: Path, jobs: Iterable[Job]) -> set[int]:
+    """Return the seeds of all runs that left rows where those of `jobs` are, be they of these settings or not."""
+    paths = {Record.of(claims, job).path: bool(job.line.scale.together) for job in jobs}
+    names = {file.stem for folder in {path.parent for path in paths} for file in folder.glob("*.jsonl")}
+    names |= {row["run"] for path, together in paths.items() if together for row in _rows(path)}
+    return {int(found[1]) for name in names if (found := SEED.search(name))}
+
+
 def _rows(path: Path) -> Sequence[Row]:
     """Return all rows of a file, read again only where it changed: a file may hold a thousand runs."""
     try:
@@ -73,10 +78,3 @@ def _read(path: Path, *version: int) -> tuple[Row, ...]:
 def rounded(row: Row) -> Row:
     """Return the row with numbers of six digits after the point: more say nothing of 10,000 examples."""
     return {name: round(value, DIGITS) if isinstance(value, float) else value for name, value in row.items()}
-
-
-def slim(row: Row, measure: Measure) -> Row:
-    """Return what is kept of a row of an evaluation."""
-    source = (row.get("settings") or {}).get("source")
-    kept = {name: row[name] for name in KEPT if row.get(name) is not None}
-    return {"kind": "cell", "measure": measure.key, **kept} | ({"source": source} if source else {})

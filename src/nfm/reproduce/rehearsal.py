@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
 import torch
 import torch.nn.functional as F
@@ -18,17 +18,17 @@ from nfm.errors import DataError, NumericalError
 from nfm.randomness import fold, torch_generator
 from nfm.reproduce.execution import Places
 from nfm.reproduce.jobs import Job, placed
-from nfm.reproduce.kinds import check_measure
 from nfm.reproduce.study import Study
 
 BATCH = 4
 Batch = tuple[Facts, Tensor, str]  # of data: what a network must know, a few examples, what they are
 
 
-def rehearse(study: Study, scale: str, jobs: Sequence[Job], places: Places) -> str:
-    """Return what a study would do, after each arm took a batch forwards and backwards."""
-    for measure in dict.fromkeys(measure for job in jobs for measure in job.measures):
-        check_measure(measure)
+def rehearse(study: Study, scale: str, jobs: Sequence[Job], places: Places, *, command: str) -> str:
+    """Return what a study would do, after each arm took a batch forwards and backwards.
+
+    `command` does it, but for the seeds: ``reproduce ID --scale SCALE`` and where things are.
+    """
     tried: dict[str, str] = {}
     batch_of = functools.cache(_batch)
     for job in jobs:
@@ -37,9 +37,9 @@ def rehearse(study: Study, scale: str, jobs: Sequence[Job], places: Places) -> s
     told = study.scales[scale]
     lines = [f"{study.title} ({scale} scale): {len(jobs)} runs; time: {told.time or 'not known'}"]
     lines += [f"needs: {told.needs}"] if told.needs else []
-    return "\n".join(
-        [*lines, *(f"  {name}: {text}" for name, text in tried.items()), *_commands(study, scale, jobs)]
-    )
+    lines += [f"  {name}: {text}" for name, text in tried.items()]
+    own = {seed for line in study.lines(scale) for seed in line.seeds}
+    return "\n".join([*lines, *_commands(command, {job.seed for job in jobs}, own)])
 
 
 def _try(job: Job, places: Places, batch_of: Callable[[DataConfig], Batch]) -> str:
@@ -88,13 +88,16 @@ def _stand_in(config: DataConfig, error: DataError) -> Batch:
     return facts, torch.rand(BATCH, *shape, generator=generator), f"random: {error}"
 
 
-def _commands(study: Study, scale: str, jobs: Sequence[Job]) -> list[str]:
-    command = f"reproduce {study.id} --scale {scale}"
-    seeds = sorted({job.seed for job in jobs})
+def _commands(command: str, seeds: Set[int], own: Set[int]) -> list[str]:
+    """Return the commands of `seeds`, which are told where they are not the study's own."""
+    every = command if seeds == own else f"{command} --seeds {' '.join(map(str, sorted(seeds)))}"
     return [
         "commands, one process a GPU and seed:",
-        *(f"  CUDA_VISIBLE_DEVICES={place} nfm {command} --seeds {seed}" for place, seed in enumerate(seeds)),
+        *(
+            f"  CUDA_VISIBLE_DEVICES={place} nfm {command} --seeds {seed}"
+            for place, seed in enumerate(sorted(seeds))
+        ),
         "or every run over all GPUs of a machine, then one process that measures:",
-        f"  torchrun --standalone --nproc-per-node gpu -m nfm {command}",
-        f"  nfm {command}",
+        f"  torchrun --standalone --nproc-per-node gpu -m nfm {every}",
+        f"  nfm {every}",
     ]

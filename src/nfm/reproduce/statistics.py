@@ -7,12 +7,13 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nfm.errors import UsageError
 from nfm.evaluate.metrics import wilson_interval
 from nfm.results import Row
 
-EXACT = 20  # differences: above, 2**n signs are too many to go through
+EXACT = 40  # differences: above, the 2**(n/2) signs of a half are too many to go through
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,18 @@ def paired_test(first: Sequence[float], second: Sequence[float]) -> float:
     if len(first) != len(second) or not 1 <= len(first) <= EXACT:
         raise UsageError(f"expected 1 to {EXACT} pairs, got {len(first)} and {len(second)} numbers")
     differences = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
+    least = abs(differences.sum()) - 1e-12 * max(1.0, float(np.abs(differences).sum()))
+    if least <= 0:
+        return 1.0
+    half = len(differences) // 2
+    some, others = _signed_sums(differences[:half]), np.sort(_signed_sums(differences[half:]))
+    above = len(others) - np.searchsorted(others, least - some)  # sums lie symmetrically: as many are below
+    return float(2 * above.sum() / (len(some) * len(others)))
+
+
+def _signed_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sums of `values` (n,) under all changes of their signs, (2**n,)."""
     sums = np.zeros(1)
-    for difference in differences:
-        sums = np.concatenate([sums + difference, sums - difference])
-    slack = 1e-12 * max(1.0, float(np.abs(differences).sum()))
-    return float((np.abs(sums) >= abs(differences.sum()) - slack).mean())
+    for value in values:
+        sums = np.concatenate([sums + value, sums - value])
+    return sums

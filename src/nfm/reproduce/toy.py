@@ -16,7 +16,7 @@ from nfm.evaluate.metrics import accuracy
 from nfm.randomness import fold
 from nfm.reproduce.bayes import bayes_accuracy
 from nfm.reproduce.measuring import MEASURES, Trained
-from nfm.reproduce.statistics import over_runs, paired_test
+from nfm.reproduce.statistics import EXACT, over_runs, paired_test
 from nfm.reproduce.study import Arm, Line, Measure
 from nfm.reproduce.summaries import SUMMARIES
 from nfm.results import Row
@@ -106,4 +106,6 @@ def _p_value(first: Sequence[Row], second: Sequence[Row]) -> float | None:
     """Return the p-value of the difference, paired by seed: the same data and the same first weights."""
     a, b = ({row["train_seed"]: row["accuracy"] for row in rows} for rows in (first, second))
     seeds = sorted(a.keys() & b.keys())
-    return round(paired_test([a[s] for s in seeds], [b[s] for s in seeds]), 6) if len(seeds) > 1 else None
+    if not 1 < len(seeds) <= EXACT:
+        return None
+    return round(paired_test([a[s] for s in seeds], [b[s] for s in seeds]), 6)
