@@ -27,7 +27,9 @@ def add_arguments(options: argparse.ArgumentParser) -> None:
     options.add_argument(
         "--scale", default="small", help="small (2 CPU cores) or full (the paper's own, for GPUs)"
     )
-    options.add_argument("--seeds", type=int, nargs="+", help="these seeds alone")
+    options.add_argument(
+        "--seeds", type=int, nargs="+", help="train these seeds alone; the study's own or more, all count"
+    )
     options.add_argument(
         "--arms", nargs="+", metavar="ARM", help="these arms alone, by their names in the recipe"
     )
