@@ -13,7 +13,7 @@ import nfm
 from comparing import assert_different, assert_same
 from nets import ConvNet, Mlp, batch, build
 from nfm.errors import ShapeError, UsageError
-from nfm.method.adversarial import Adversarial, KeyedNumbers
+from nfm.method.adversarial import Adversarial, KeyedNumbers, rounded_towards
 
 BALLS = pytest.mark.parametrize(("norm", "eps"), [("l2", 0.5), ("linf", 8 / 255)])
 
@@ -40,6 +40,69 @@ def test_it_stays_in_the_ball_and_the_pixels_and_raises_the_loss(norm: str, eps:
     net.train(mode == "train")
     with torch.no_grad():
         assert float(F.cross_entropy(net(worst), y)) > float(F.cross_entropy(net(x), y))
+
+
+@BALLS
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_batches_of_half_precision_stay_in_the_ball(norm: str, eps: float, dtype: torch.dtype) -> None:
+    net, (x, y) = build(ConvNet).to(dtype), pixels()
+    x = x.to(dtype)
+    worst = attack(net, x, y, norm=norm, eps=eps)
+    change = (worst.double() - x.double()).flatten(1)
+    size = change.norm(dim=1) if norm == "l2" else change.abs().amax(1)
+    assert worst.dtype == dtype
+    assert float(size.max()) <= eps * (1 + 1e-5)
+    assert float(size.min()) > 0.5 * eps
+    assert 0 <= float(worst.min()) <= float(worst.max()) <= 1
+
+
+def test_rounding_to_the_nearest_would_leave_the_ball() -> None:
+    """The control: in bfloat16 the nearest value may be farther away than the point was."""
+    x = torch.full((1, 100), 0.7).bfloat16()
+    point = x.float() + torch.linspace(-8 / 255, 8 / 255, 100)
+    far, near = (
+        (rounded.float() - x.float()).abs() for rounded in (point.bfloat16(), rounded_towards(x, point))
+    )
+    limit = (point - x.float()).abs()
+    assert bool((far > limit).any())
+    assert bool((near <= limit).all())
+    assert float((limit - near).max()) < 2**-8  # one unit in the last place of numbers up to 1
+
+
+@pytest.mark.parametrize("mode", ["eval", "train"])
+def test_the_global_generator_moves_as_in_a_plain_step(mode: str) -> None:
+    x, y = pixels()
+    net = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(108, 3))
+    with torch.random.fork_rng(devices=[]):
+        states = []
+        for text in ("erm", "adversarial"):
+            torch.default_generator.manual_seed(1)
+            settings = {"mode": mode} if text == "adversarial" else {}
+            before = torch.get_rng_state()
+            nfm.scheme(text, **settings)(net, x, y)
+            states.append(torch.get_rng_state())
+    assert_same(states[:1], states[1:])
+    assert_different([before], states[:1])  # dropout did draw
+
+
+def test_one_loss_an_example_is_attacked_by_its_sum() -> None:
+    net, (x, y) = build(ConvNet), pixels()
+    each = nn.CrossEntropyLoss(reduction="none")
+    found = Adversarial().attack(net, x, y, criterion=each, key=4)
+    torch.testing.assert_close(found, attack(net, x, y))
+    assert_different([found], [attack(net, x, (y + 1) % 3)])
+    assert nfm.scheme("adversarial")(net, x, y, criterion=each).loss.shape == (6,)
+
+
+def test_pixels_outside_by_rounding_are_clamped() -> None:
+    net, (x, y) = build(ConvNet), pixels()
+    x[0, 0, 0, :2] = torch.tensor([0.0, 1.0])
+    outside = x.clone()
+    outside[0, 0, 0, :2] = torch.tensor([-1e-6, 1 + 1e-6])
+    assert_same([attack(net, outside, y)], [attack(net, x, y)])
+    outside[0, 0, 0, 1] = 1 + 3e-5
+    with pytest.raises(ShapeError, match=r"got values from -1e-06 to 1\.00003"):
+        attack(net, outside, y)
 
 
 @pytest.mark.parametrize("mode", ["eval", "train"])
@@ -128,6 +191,12 @@ def test_vectors_can_be_attacked_too() -> None:
         ({"steps": 0}, "expected steps of at least 1"),
         ({"steps": 2.5}, "expected steps of at least 1"),
         ({"step": 0}, "a step above 0"),
+        ({"step": "x"}, "a step above 0, got 7, 'x'"),
+        ({"step": True}, "a step above 0"),
+        ({"norm": 4}, "unknown norm '4'; known: linf, l2"),
+        ({"norm": ["l2"]}, "unknown norm .*; known: linf, l2"),
+        ({"random_start": "no"}, "random_start: expected True or False, got 'no'"),
+        ({"random_start": 1}, "random_start: expected True or False, got 1"),
         ({"steps": 3}, r"3 steps of 0\.25 eps cannot reach the surface of the ball.*0\.333 or more"),
         ({"mode": "frozen"}, "mode: expected 'eval' or 'train'"),
     ],

@@ -118,6 +118,8 @@ def test_an_output_that_is_no_logits_is_refused() -> None:
         ({"jsd": -1}, "jsd: expected a finite factor"), ({"jsd": True}, "jsd: expected"),
         ({"severity": 11}, "severity: expected a number from 0.1 to 10, got 11"), ({"width": 0}, "width: expected"),
         ({"depth": 0}, "depth: expected"), ({"depth": 1.5}, "depth: expected"), ({"alpha": 0}, "alpha: expected"),
+        ({"severity": "3"}, "severity: expected a number from 0.1 to 10, got '3'"),
+        ({"severity": True}, "severity: expected"), ({"alpha": "x"}, "alpha: expected a finite number.*got 'x'"),
     ],
 )  # fmt: skip
 def test_bad_settings_are_refused(settings: dict, message: str) -> None:

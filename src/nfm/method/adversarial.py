@@ -18,6 +18,7 @@ from nfm.errors import ShapeError, UsageError
 from nfm.method.gradients import Mode, check_mode, pixel_gradient, probing
 from nfm.method.pixels import check_pixels
 from nfm.method.roots import root_of
+from nfm.method.settings import check_switch, is_number, is_whole
 from nfm.randomness import fold
 
 
@@ -60,16 +61,13 @@ class Adversarial:
     mode: Mode = "eval"
 
     def __post_init__(self) -> None:
-        _ = NORMS[self.norm]
+        _ = NORMS[str(self.norm)]
         check_mode(self.mode)
-        if (
-            isinstance(self.eps, bool)
-            or not isinstance(self.eps, int | float)
-            or not 0 <= self.eps < math.inf
-        ):
+        check_switch("random_start", self.random_start)
+        if not is_number(self.eps) or not 0 <= self.eps < math.inf:
             raise UsageError(f"eps: expected pixels of [0, 1], 0 or more, got {self.eps!r}")
-        whole = isinstance(self.steps, int) and not isinstance(self.steps, bool)
-        if not whole or self.steps < 1 or not 0 < self.step < math.inf:
+        stepping = is_whole(self.steps) and self.steps >= 1
+        if not stepping or not is_number(self.step) or not 0 < self.step < math.inf:
             raise UsageError(
                 f"expected steps of at least 1 and a step above 0, got {self.steps!r}, {self.step!r}"
             )
@@ -92,17 +90,22 @@ class Adversarial:
 
     def check(self, model: nn.Module, x: Any) -> None:
         """Refuse what are no pixels in [0, 1], and an eps wider than all of them."""
-        check_pixels(x, "adversarial", images=False)
+        self.check_batch(x)
+
+    def check_batch(self, x: Any) -> Tensor:
+        """Return pixels in [0, 1]; refuse what are none, and an eps wider than all of them."""
+        x = check_pixels(x, "adversarial", images=False)
         largest = NORMS[self.norm].largest(x)
         if self.eps > largest:
             raise ShapeError(
                 f"adversarial: expected an {self.norm} eps up to {largest:.3g}, in pixels of [0, 1], got "
                 f"{self.eps:g}; /255?"
             )
+        return x
 
     def attack(self, model: nn.Module, x: Any, y: Any, *, criterion: Criterion, key: int) -> Tensor:
         """Return `x` within eps of itself, where the loss of `model` is higher."""
-        self.check(model, x)
+        x = self.check_batch(x)
         root, ball = root_of(model), NORMS[self.norm]
         centre = point = x.detach().float()
         if self.random_start:
@@ -111,4 +114,16 @@ class Adversarial:
             for _ in range(self.steps if self.eps else 0):
                 uphill = ball.steepest(pixel_gradient(root, point.to(x.dtype), y, criterion))
                 point = ball.project(point + self.step * self.eps * uphill, centre, self.eps)
-        return point.to(x.dtype)
+        return rounded_towards(x, point)
+
+
+def rounded_towards(x: Tensor, point: Tensor) -> Tensor:
+    """Return `point`, float32 in [0, 1], in the dtype of `x`, each value no farther from that of `x`."""
+    rounded = point.to(x.dtype)
+    if x.dtype not in (torch.float16, torch.bfloat16):
+        return rounded
+    change = rounded.float() - x.float()
+    beyond = change.abs() > (point - x.float()).abs()
+    # The bits of numbers of one sign are in the order of the numbers; the absolute value has no -0.
+    nearer = (rounded.abs().view(torch.int16) - change.sign().to(torch.int16)).view(x.dtype)
+    return torch.where(beyond, nearer, rounded)

@@ -51,7 +51,7 @@ class AugMix(Scheme):
         self, model: nn.Module, x: Any, y: Any, *, criterion: Criterion, step: int, draw: Draw | None
     ) -> Outcome:
         """Make the views of `step` and return the loss on them."""
-        check_pixels(x, "augmix")
+        x = check_pixels(x, "augmix")
         made = dataclasses.replace(Draw.plain(len(x)), site=INPUT, step=step)
         views = self.chains.views(x, VIEWS if self.jsd else 1, self.key(step, "augmix"))
         if not self.jsd:

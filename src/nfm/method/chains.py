@@ -13,6 +13,7 @@ from torch import Tensor
 
 from nfm.errors import UsageError
 from nfm.method import pixels
+from nfm.method.settings import is_number, is_whole
 from nfm.randomness import fold, numpy_generator
 
 LARGEST = 10.0  # severities are out of 10; a level is uniform from LEAST to the severity (the authors' code)
@@ -74,14 +75,14 @@ class Chains:
     alpha: float = 1.0  # Section 3
 
     def __post_init__(self) -> None:
-        if not LEAST <= self.severity <= LARGEST:
+        if not is_number(self.severity) or not LEAST <= self.severity <= LARGEST:
             raise UsageError(
                 f"severity: expected a number from {LEAST} to {LARGEST:g}, got {self.severity!r}"
             )
         for name, value in (("width", self.width), ("depth", 1 if self.depth is None else self.depth)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if not is_whole(value) or value < 1:
                 raise UsageError(f"{name}: expected a whole number of at least 1, got {value!r}")
-        if not 0 < self.alpha < float("inf"):
+        if not is_number(self.alpha) or not 0 < self.alpha < float("inf"):
             raise UsageError(f"alpha: expected a finite number greater than 0, got {self.alpha!r}")
 
     def plan(self, size: int, views: int, key: int) -> Plan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal
 
 import torch
@@ -25,19 +25,32 @@ def check_mode(mode: str) -> None:
 
 @contextmanager
 def probing(root: nn.Module, mode: Mode) -> Iterator[None]:
-    """While inside, `root` is in `mode`; then its modes and running statistics are as they were.
+    """While inside, `root` is in `mode`; then its modes, its running statistics and the
+    global generators are as they were.
 
     In ``eval`` batch norm uses its running statistics and dropout is off; in ``train`` it uses those of the batch.
     """
-    if mode == "eval":
-        with evaluation(root):
-            yield
-        return
+    with _generators_kept(root):
+        if mode == "eval":
+            with evaluation(root):
+                yield
+        else:
+            with _buffers_kept(root), torch.enable_grad():
+                yield
+
+
+def _generators_kept(root: nn.Module) -> AbstractContextManager[None]:
+    """Let dropout draw from the global generators, and set these back."""
+    indices = {parameter.device.index for parameter in root.parameters() if parameter.is_cuda}
+    return torch.random.fork_rng(sorted(indices))
+
+
+@contextmanager
+def _buffers_kept(root: nn.Module) -> Iterator[None]:
     buffers = list(root.buffers())
     before = [buffer.clone() for buffer in buffers]
     try:
-        with torch.enable_grad():
-            yield
+        yield
     finally:
         with torch.no_grad():
             for buffer, value in zip(buffers, before, strict=True):
@@ -51,7 +64,8 @@ def pixel_gradient(root: nn.Module, x: Tensor, y: Any, criterion: Criterion) -> 
     """
     x = x.detach().requires_grad_()
     loss = criterion(forward_plain(root, x), y)
+    total = loss.sum() if loss.ndim else loss * len(x)  # one loss an example, or their mean
     if not loss.requires_grad:
         raise UsageError("expected a network with a gradient in its pixels, got none")
-    (gradient,) = torch.autograd.grad(loss * len(x), x)
+    (gradient,) = torch.autograd.grad(total, x)
     return gradient.float()

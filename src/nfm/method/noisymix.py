@@ -119,7 +119,7 @@ class NoisyMix(Scheme):
         self, model: nn.Module, x: Any, y: Any, *, criterion: Criterion, step: int, draw: Draw | None
     ) -> Outcome:
         """Make the views of `step`, mix them alike, and return the loss on them."""
-        check_pixels(x, "noisymix")
+        x = check_pixels(x, "noisymix")
         root = root_of(model)
         replayed = None if draw is None else draw.choice
         choice = self.choose(root, step) if replayed is None else replayed.again(forced=True)

@@ -14,21 +14,22 @@ from torch import Tensor
 from nfm.errors import ShapeError
 
 LEVELS = 256  # of a pixel of eight bits
+ROUNDING = 1e-5  # what resizing or undoing a normalisation in float32 may leave outside [0, 1]
 
 
 def check_pixels(x: Any, purpose: str, *, images: bool = True) -> Tensor:
-    """Return `x` if it holds pixels in [0, 1]; with `images`, [n, channels, height, width]."""
+    """Return `x` if it holds pixels in [0, 1], up to rounding; with `images`, [n, channels, height, width]."""
     if not isinstance(x, Tensor) or not x.is_floating_point() or (images and x.ndim != 4) or not x.numel():
         told = f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
         shape = "one batch of images [n, channels, height, width]" if images else "one floating-point batch"
         raise ShapeError(f"{purpose}: expected {shape}, got {told}")
     low, high = (float(end) for end in x.detach().aminmax())
-    if not (low >= 0 and high <= 1):
+    if not (low >= -ROUNDING and high <= 1 + ROUNDING):
         raise ShapeError(
-            f"{purpose}: expected pixels in [0, 1], got values from {low:g} to {high:g}; normalise inside the "
+            f"{purpose}: expected pixels in [0, 1], got values from {low:.7g} to {high:.7g}; normalise inside the "
             "network, in its first layer"
         )
-    return x
+    return x if low >= 0 and high <= 1 else x.clamp(0, 1)
 
 
 def autocontrast(images: Tensor, strength: Tensor) -> Tensor:

@@ -29,6 +29,7 @@ from nfm.method.puzzle import (
 )
 from nfm.method.roots import forward_plain, root_of
 from nfm.method.scheme import Scheme, plain_outcome
+from nfm.method.settings import check_switch, is_number, is_whole
 from nfm.method.sites import INPUT
 from nfm.randomness import numpy_generator, torch_generator
 
@@ -86,7 +87,8 @@ class PuzzleMix(Scheme):
         _check_numbers(beta=(beta, None), gamma=(gamma, 1.0), eta=(eta, None), t_eps=(t_eps, None))
         check_mode(mode)
         self.objective = Objective(n_labels, beta, gamma, eta, neigh_size)
-        self.transport, self.t_size, self.t_eps, self.mode = transport, t_size, t_eps, mode
+        self.transport = check_switch("transport", transport)
+        self.t_size, self.t_eps, self.mode = t_size, t_eps, mode
         self.grids = _check_grids(grids)
 
     def __repr__(self) -> str:
@@ -103,6 +105,7 @@ class PuzzleMix(Scheme):
         """Find the saliency, solve the puzzles of `step`, and return the loss on them."""
         if self.alpha == 0:
             return plain_outcome(model, x, y, criterion=criterion)
+        x = self.check_images(x)
         made = (
             draw if isinstance(draw, PuzzleDraw) else self.solve(model, x, y, criterion=criterion, step=step)
         )
@@ -110,8 +113,7 @@ class PuzzleMix(Scheme):
         return Outcome(mixed_loss(criterion, output, y, made.pairing), output, made)
 
     def solve(self, model: nn.Module, x: Tensor, y: Any, *, criterion: Criterion, step: int) -> PuzzleDraw:
-        """Return the masks and moves of `step`."""
-        self.check_images(x)
+        """Return the masks and moves of `step` for images in [0, 1]."""
         root = root_of(model)
         with probing(root, self.mode):
             gradient = pixel_gradient(root, x, y, criterion)
@@ -138,14 +140,16 @@ class PuzzleMix(Scheme):
         fitting = [grid for grid in self.grids if shape[2] % grid == shape[3] % grid == 0]
         return fitting[int(numpy_generator(self.key(step, "grid")).integers(len(fitting)))]
 
-    def check_images(self, x: Any) -> None:
-        """Refuse what are no images in [0, 1] that one of the grids divides."""
-        height, width = check_pixels(x, "puzzlemix").shape[2:]
+    def check_images(self, x: Any) -> Tensor:
+        """Return images in [0, 1]; refuse what are none, or what none of the grids divides."""
+        images = check_pixels(x, "puzzlemix")
+        height, width = images.shape[2:]
         if not any(height % grid == width % grid == 0 for grid in self.grids):
             raise ShapeError(
                 f"puzzlemix: expected images whose sides one of {', '.join(map(str, self.grids))} divides, got "
                 f"{height}x{width}; crop or pad them, or choose other grids"
             )
+        return images
 
     def check(self, model: nn.Module, x: Any) -> Plan:
         """Refuse what are no images in [0, 1] that one of the grids divides."""
@@ -155,20 +159,22 @@ class PuzzleMix(Scheme):
 
 def _check_whole(**values: tuple[Any, int]) -> None:
     for name, (value, least) in values.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        if not is_whole(value) or value < least:
             raise UsageError(f"{name}: expected a whole number of at least {least}, got {value!r}")
 
 
 def _check_numbers(**values: tuple[Any, float | None]) -> None:
     for name, (value, most) in values.items():
         top = float("inf") if most is None else most
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= top:
+        if not is_number(value) or not 0 <= value <= top:
             rule = "0 or greater" if most is None else f"from 0 to {most:g} (else neighbours may repel)"
             raise UsageError(f"{name}: expected a number {rule}, got {value!r}")
 
 
 def _check_grids(grids: Sequence[int]) -> tuple[int, ...]:
+    if isinstance(grids, str) or not isinstance(grids, Sequence) or not len(grids):
+        raise UsageError(
+            f"grids: expected one or more numbers of blocks a side, such as (4, 8), got {grids!r}"
+        )
     _check_whole(**{f"grids[{place}]": (grid, 2) for place, grid in enumerate(grids)})
-    if not len(grids):
-        raise UsageError("grids: expected one or more numbers of blocks a side, got none")
     return tuple(grids)
