@@ -100,7 +100,14 @@ def test_levels_of_a_sum_rise_together() -> None:
     assert [scheme.noise.add for scheme in chance.schemes] == [0.1, 0.1]
 
 
-@pytest.mark.parametrize("text", ["cutmix", "mixup", "erm", "nfm | cutmix"])
+def test_what_has_no_level_stays_as_it_is_in_a_choice() -> None:
+    made = nfm.scheme("0.5 erm | 0.5 nfm", nfm=SITES["nfm"], ramp=4)
+    plain, noisy = made.at(1).schemes
+    assert plain is made.scheme.schemes[0]
+    assert (noisy.noise.add, made.at(4).schemes[1].noise.add) == (0.1, 0.4)
+
+
+@pytest.mark.parametrize("text", ["cutmix", "mixup", "erm", "mixup | cutmix"])
 def test_what_has_no_level_has_no_ramp(text: str) -> None:
     with pytest.raises(UsageError, match="expected a scheme with levels to put on a schedule"):
         nfm.scheme(text, ramp=5)
@@ -119,6 +126,10 @@ def test_what_has_no_level_has_no_ramp(text: str) -> None:
         ("0.5 nfm | 0.6 erm", r"expected 2 probabilities, one a scheme, .*1 in all, got 0\.5, 0\.6"),
         ("-0.5 nfm | 1.5 erm", "0 or greater and 1 in all"),
         (7, "expected a text such as 'nfm'"),
+        ("0.5 nfm", r"got 0\.5 for one scheme; write '0\.5 nfm \| 0\.5 erm'"),
+        ("2 nfm + label_smoothing", r"got 2 for one scheme; write '0\.5 nfm \+ label_smoothing \| 0\.5 erm'"),
+        ("nan nfm | 0.5 erm", "expected 2 probabilities, .*got nan, 0.5"),
+        ("inf nfm | 0.5 erm", "expected 2 probabilities"),
     ],
 )
 def test_texts_without_a_meaning_are_refused_with_a_reason(text, message: str) -> None:
@@ -143,6 +154,11 @@ def test_texts_without_a_meaning_are_refused_with_a_reason(text, message: str) -
         ("nfm", {"start": 5, "end": 5}, "expected whole steps with 0 <= start < end"),
         ("nfm", {"ramp": -1}, "expected whole steps"),
         ("nfm", {"start": 0.5}, "expected whole steps"),
+        ("nfm", {"start": True}, "expected whole steps.*start True"),
+        ("nfm", {"start": False}, "expected whole steps.*start False"),
+        ("nfm", {"end": True}, "expected whole steps.*end True"),
+        ("nfm", {"ramp": True}, "expected whole steps.*ramp True"),
+        ("nfm", {"dominant": "no"}, "dominant: expected True or False, got 'no'"),
     ],
 )
 def test_settings_without_a_meaning_are_refused(text: str, settings: dict, message: str) -> None:

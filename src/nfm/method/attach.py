@@ -117,9 +117,9 @@ class Mixer:
     @contextmanager
     def replay(self, draw: Draw) -> Iterator[None]:
         """Let the forward pass in this block repeat `draw`, in any mode."""
-        if draw.choice is None:
+        if draw.choice is None and not self.method.idle:
             raise UsageError("expected a draw of a mixed forward pass to replay, got a plain one")
-        with self._sockets.offer(draw.choice.again(forced=True)):
+        with self._sockets.offer(draw.choice and draw.choice.again(forced=True)):
             yield
 
     def state_dict(self) -> dict[str, int]:

@@ -14,6 +14,7 @@ from nfm.method.dry_run import Plan
 from nfm.method.feature_mixup import NoisyFeatureMixup, Outcome
 from nfm.method.label_smoothing import LabelSmoothing
 from nfm.method.scheme import Method, Scheme, plain_outcome
+from nfm.method.settings import is_number, is_whole
 from nfm.randomness import fold, numpy_generator
 
 Part = TypeVar("Part")
@@ -60,11 +61,8 @@ class Sum(Scheme):
 
     def scaled(self, factor: float) -> Sum:
         """Return the same sum with every level times `factor`; a part without levels stays as it is."""
-        parts = (self.main, self.attacker, self.smoothing)
-        if not any(map(_has_levels, parts)):
-            raise UsageError(f"expected a scheme with levels to put on a schedule, got {self!r}")
-        main, attacker, smoothing = (scaled(part, factor) if _has_levels(part) else part for part in parts)
-        return Sum(main, attacker=attacker, smoothing=smoothing, seed=self.seed)  # type: ignore[arg-type]
+        main, attacker, smoothing = _scaled_parts(self, (self.main, self.attacker, self.smoothing), factor)
+        return Sum(main, attacker=attacker, smoothing=smoothing, seed=self.seed)
 
     @property
     def parts(self) -> tuple[Method, ...]:
@@ -103,8 +101,8 @@ class OneOf(Scheme):
         return next((plan for plan in plans if plan.rows), plans[0])
 
     def scaled(self, factor: float) -> OneOf:
-        """Return the same choice between schemes whose levels are times `factor`."""
-        return OneOf([scaled(scheme, factor) for scheme in self.schemes], self.probabilities, seed=self.seed)
+        """Return the same choice with every level times `factor`; a scheme without levels stays as it is."""
+        return OneOf(_scaled_parts(self, self.schemes, factor), self.probabilities, seed=self.seed)
 
     @property
     def parts(self) -> tuple[Method, ...]:
@@ -117,7 +115,7 @@ class Timed(Scheme):
 
     def __init__(self, scheme: Method, *, start: int = 0, end: int | None = None, ramp: int = 0) -> None:
         super().__init__(getattr(scheme, "seed", 0))
-        _check_times(start, end, ramp)
+        check_times(start, end, ramp)
         self.scheme, self.start, self.end, self.ramp = scheme, start, end, ramp
         if ramp:
             scaled(scheme, 1.0)  # refuse now what has no levels
@@ -160,6 +158,12 @@ def scaled(part: Part, factor: float) -> Part:
     return part.scaled(factor)  # type: ignore[attr-defined]
 
 
+def _scaled_parts(whole: Method, parts: Sequence[Any], factor: float) -> list[Any]:
+    if not any(map(_has_levels, parts)):
+        raise UsageError(f"expected a scheme with levels to put on a schedule, got {whole!r}, which has none")
+    return [scaled(part, factor) if _has_levels(part) else part for part in parts]
+
+
 def _has_levels(part: Any) -> bool:
     silent = isinstance(part, NoisyFeatureMixup) and part.noise.silent
     return hasattr(part, "scaled") and not silent
@@ -167,16 +171,18 @@ def _has_levels(part: Any) -> bool:
 
 def _check_probabilities(given: Sequence[float] | None, count: int) -> tuple[float, ...]:
     shares = tuple(given) if given is not None else (1 / count,) * count
-    if len(shares) != count or min(shares) < 0 or abs(sum(shares) - 1) > 1e-9:
+    usable = len(shares) == count and all(is_number(share) and 0 <= share <= 1 for share in shares)
+    if not usable or abs(sum(shares) - 1) > 1e-9:
         raise UsageError(
             f"expected {count} probabilities, one a scheme, 0 or greater and 1 in all, got "
-            f"{', '.join(f'{share:g}' for share in shares)}"
+            f"{', '.join(map(str, shares))}"
         )
     return shares
 
 
-def _check_times(start: int, end: int | None, ramp: int) -> None:
-    whole = all(isinstance(value, int) and value >= 0 for value in (start, end or 0, ramp))
+def check_times(start: int, end: int | None, ramp: int) -> None:
+    """Refuse what are no steps, and a time that ends before it starts."""
+    whole = all(is_whole(value) and value >= 0 for value in (start, 1 if end is None else end, ramp))
     if not whole or (end is not None and end <= start):
         raise UsageError(
             f"expected whole steps with 0 <= start < end and ramp >= 0, got start {start}, end {end}, ramp {ramp}"

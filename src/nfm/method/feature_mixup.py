@@ -20,6 +20,7 @@ from nfm.errors import UsageError
 from nfm.method.dry_run import Plan, dry_run
 from nfm.method.inputs import as_call, batch_size
 from nfm.method.roots import acts, forward_mixed, forward_plain, root_of
+from nfm.method.settings import check_switch
 from nfm.method.sites import Site, resolve
 from nfm.method.steps import Stepped
 from nfm.randomness import numpy_generator
@@ -70,7 +71,8 @@ class NoisyFeatureMixup(Stepped):
             raise UsageError(f"weights: expected {PER_BATCH!r} or {PER_SAMPLE!r}, got {weights!r}")
         if not isinstance(noise, Noise):
             raise UsageError(f"noise: expected nfm.Noise(add, mult), got {noise!r}")
-        self.weights, self.noise, self.dominant = weights, noise, dominant
+        self.weights, self.noise = weights, noise
+        self.dominant = check_switch("dominant", dominant)
         self._resolved: weakref.WeakKeyDictionary[nn.Module, dict[str, Site]] = weakref.WeakKeyDictionary()
 
     def __repr__(self) -> str:

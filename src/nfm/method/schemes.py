@@ -16,7 +16,7 @@ from nfm.core.noise import Noise
 from nfm.errors import UsageError, did_you_mean
 from nfm.method.adversarial import Adversarial
 from nfm.method.augmix import AugMix
-from nfm.method.composition import OneOf, Sum, Timed
+from nfm.method.composition import OneOf, Sum, Timed, check_times
 from nfm.method.cutmix import CutMix
 from nfm.method.label_smoothing import LabelSmoothing
 from nfm.method.noisymix import NoisyMix
@@ -112,6 +112,12 @@ def parse(text: str) -> tuple[Term, ...]:
         raise UsageError(
             f"scheme {text!r}: expected a probability for each of {len(terms)} schemes or for none"
         )
+    if told == [True]:
+        name = " + ".join(terms[0].names)
+        raise UsageError(
+            f"scheme {text!r}: expected a probability in a choice only, got {terms[0].probability:g} for one "
+            f"scheme; write '0.5 {name} | 0.5 erm' for plain training in half of the steps"
+        )
     return terms
 
 
@@ -144,6 +150,7 @@ def scheme(
     CutMix(sites: input; alpha=1; one box a batch; seed=0) + label_smoothing(level=0.2)
     """
     terms = parse(text)
+    check_times(start, end, ramp)
     shared = _settings_by_name(
         text, tuple(dict.fromkeys(name for term in terms for name in term.names)), settings
     )
