@@ -35,11 +35,11 @@ def append_rows(path: Path | str, rows: Iterable[Mapping[str, Any]]) -> None:
 
 def read_rows(path: Path | str) -> Iterator[Row]:
     """Yield the rows of a JSONL file; a line that is no JSON object is refused by its number."""
-    with Path(path).open(encoding="utf-8") as file:
+    with Path(path).open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
+                row = json.loads(line.decode("utf-8"))
+            except (ValueError, RecursionError) as error:
                 raise DataError(f"{path}, line {number}: expected a JSON object, got {error}") from None
             if not isinstance(row, dict):
                 raise DataError(f"{path}, line {number}: expected a JSON object, got {type(row).__name__}")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from types import NoneType
 
 from nfm.errors import UsageError
 from nfm.evaluate.journal import Journal
@@ -15,6 +16,10 @@ from nfm.results import Row
 
 CERTIFIED = "certified.json"
 KEYS = ("model", "ids", "seed", "sigma", "n", "n0", "alpha")  # of every identity
+TYPES = {
+    "id": (int,), "label": (int,), "correct": (bool,), "abstained": (bool,), "radius": (int, float, NoneType),
+    "sigma": (int, float), "n": (int,), "flags": (list,),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ class CertificationFolder:
     @property
     def journal(self) -> Journal:
         """The rows on disk, and what they are of."""
-        return Journal(self.path, CERTIFIED, "certification", KEYS)
+        return Journal(self.path, CERTIFIED, "certification", KEYS, TYPES)
 
     def open(self, identity: Row) -> list[Row]:
         """Return the rows of examples that are certified already; make the folder where there is none."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nfm.errors import DataError, UsageError
@@ -29,13 +29,15 @@ ROUNDING = 1e-4  # of it
 class Journal:
     """The rows of one measurement; `kind` is what messages call it, `head` the file that tells what was measured.
 
-    `keys` are what every identity of that kind has: a head without them is of something else.
+    `keys` are what every identity of that kind has: a head without them is of something else. `columns` are what
+    every row has, with the types they may be of.
     """
 
     path: Path
     head: str
     kind: str
     keys: tuple[str, ...] = ()
+    columns: Mapping[str, tuple[type, ...]] = field(default_factory=dict)
 
     def start(self, identity: Row) -> None:
         """Go on with the rows of `identity`, or make the folder where there is none."""
@@ -89,9 +91,16 @@ class Journal:
             )
 
     def rows(self) -> Iterator[Row]:
-        """Yield the rows, in the order they were measured."""
+        """Yield the rows, in the order they were measured; refuse what is no row of such a measurement."""
         file = self.path / ROWS
-        return read_rows(file) if file.exists() else iter(())
+        for number, row in enumerate(read_rows(file) if file.exists() else (), start=1):
+            wrong = [name for name, types in self.columns.items() if not isinstance(row.get(name), types)]
+            if wrong:
+                raise DataError(
+                    f"{file}, line {number}: expected a row of our {self.kind}, got "
+                    + ", ".join(f"{name} {row.get(name)!r}" for name in wrong)
+                )
+            yield row
 
     def add(self, row: Row) -> None:
         """Add a row for good."""

@@ -61,6 +61,20 @@ class Outcomes:
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: column for name, column in columns.items() if column is not None}
 
+    def check(self, row: Row, other: Outcomes | None) -> None:
+        """Refuse outcomes that belie their row, or are of other examples than an `other` cell's, with a ValueError."""
+        n, hits = len(self.correct), int(np.count_nonzero(self.correct))
+        if n != row["n"]:
+            raise ValueError(f"{n} examples, where its row tells {row['n']}")
+        if hits != round(row["accuracy"] * n):
+            raise ValueError(f"{hits} right ones, where its row tells {round(row['accuracy'] * n)}")
+        if self.ids is not None and len(np.unique(self.ids)) != n:
+            raise ValueError("ids that name several examples")
+        if other is not None and self.arrays().keys() != other.arrays().keys():
+            raise ValueError(f"the columns {', '.join(self.arrays())}, where another cell has others")
+        if other is not None and not np.array_equal(_sorted(self.ids), _sorted(other.ids)):
+            raise ValueError("other examples than those of another cell")
+
     def flags(self) -> list[str]:
         """Return what these outcomes tell against themselves."""
         share = float((self.predicted == NONE).mean())
@@ -108,3 +122,7 @@ def _probabilities(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tens
 
 def _mean(values: Floats) -> float | None:
     return float(values.mean()) if np.isfinite(values).all() else None
+
+
+def _sorted(ids: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    return np.zeros(0, np.int64) if ids is None else np.sort(ids)

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import io
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -28,6 +31,15 @@ from nfm.results import Row, write_atomically
 LONGEST = 120  # letters of a label in the name of a file
 IDENTITY = "identity.json"
 KEYS = ("model", "protocol", "ids", "n", "seed", "temperature")  # of every identity
+TYPES = {
+    "perturbation": (str,), "level": (int, float), "accuracy": (int, float), "lo": (int, float),
+    "hi": (int, float), "n": (int,), "flags": (list,), "settings": (dict,), "ece": (int, float, NoneType),
+    "level_pixel": (int, float, NoneType), "level_normalised": (int, float, NoneType),
+}  # fmt: skip
+DAMAGE = (  # what numpy and zipfile raise on flipped bits and torn files
+    OSError, EOFError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RuntimeError, MemoryError,
+    SyntaxError, struct.error, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 FILES = ("outcomes/*.npz", "strips/*.npz", "about.json")  # beside the rows
 Key = tuple[str, float]  # label of the perturbation, level
 Kept = TypeVar("Kept", Outcomes, Strip)
@@ -118,7 +130,7 @@ class Folder:
     @property
     def journal(self) -> Journal:
         """The rows on disk, and what they are of."""
-        return Journal(self.path, IDENTITY, "evaluation", KEYS)
+        return Journal(self.path, IDENTITY, "evaluation", KEYS, TYPES)
 
     def open(self, identity: Row) -> Report:
         """Return the finished cells of `identity`; make the directory where there is none."""
@@ -141,7 +153,12 @@ class Folder:
         for row in self.journal.rows():
             file = self._file("outcomes", _key(row))
             if file.exists():
-                report.add(row, _read(Outcomes, file))
+                outcomes = _read(Outcomes, file)
+                try:
+                    outcomes.check(row, next(iter(report.outcomes.values()), None))
+                except ValueError as error:
+                    raise DataError(f"{file}: expected the outcomes behind its row, got {error}") from None
+                report.add(row, outcomes)
         return report
 
     def write(self, row: Row, outcomes: Outcomes) -> None:
@@ -201,9 +218,13 @@ def _packed(arrays: Mapping[str, Any]) -> bytes:
 def _read(kind: type[Kept], file: Path) -> Kept:
     try:
         with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as arrays:
-            return kind(**arrays)
-    except (OSError, ValueError, TypeError, zipfile.BadZipFile) as error:
+            kept = kind(**arrays)
+            lengths = {len(column) for column in arrays.values()}
+    except DAMAGE as error:
         raise DataError(f"{file}: expected the {kind.__name__.lower()} of a cell, got {error}") from None
+    if len(lengths) != 1:
+        raise DataError(f"{file}: expected columns of one length, got {sorted(lengths)}")
+    return kept
 
 
 def _show(value: object) -> str:
