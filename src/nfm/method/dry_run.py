@@ -40,7 +40,7 @@ class Plan:
 
     def __str__(self) -> str:
         if not self.rows:
-            return f"{self.network}: plain steps, nothing is mixed"
+            return f"{self.network}: plain steps on the input as it is, nothing is mixed"
         head = ("site", "module", "shape", "parameters before", "after", "")
         body = [
             (row.site, row.module, "x".join(map(str, row.shape)), f"{row.parameters_before:,}",

@@ -129,7 +129,8 @@ class NoisyFeatureMixup(Stepped):
         elif draw is None and acts(root):
             step = self.claim() if step is None else step
             if self.idle:
-                return _plain_step(model, x, y, criterion=criterion, step=step)
+                site = next(iter(self.sites_of(root)))
+                return _plain_step(model, x, y, criterion=criterion, step=step, site=site)
             choice = self.choose(tuple(self.sites_of(root)), step)
         else:
             output, choice = model(*args, **kwargs), None
@@ -159,11 +160,11 @@ class NoisyFeatureMixup(Stepped):
         return dry_run(root_of(model), x, {} if self.idle else sites)
 
 
-def _plain_step(model: nn.Module, x: Any, y: Any, *, criterion: Criterion, step: int) -> Outcome:
+def _plain_step(model: nn.Module, x: Any, y: Any, *, criterion: Criterion, step: int, site: str) -> Outcome:
     """Run a step in which nothing is done; its draw keeps the step, for the parts of a sum to repeat theirs."""
     args, kwargs = as_call(x)
     output = forward_plain(model, *args, **kwargs)
-    made = dataclasses.replace(Draw.plain(batch_size(args, kwargs)), step=step)
+    made = dataclasses.replace(Draw.plain(batch_size(args, kwargs)), site=site, step=step)
     return Outcome(mixed_loss(criterion, output, y, made.pairing), output, made)
 
 
