@@ -41,13 +41,15 @@ class Values:
 
 def values_of(draw: nfm.Draw, h: Tensor, stream: int = 0) -> Values:
     """Return the values of `draw` for features like `h`."""
+    weights, partners = draw.weight.expand(len(h)).tolist(), draw.partner.tolist()
+    if draw.choice is None:  # a plain step
+        return Values(draw.site, weights, partners, None, None)
     noise, numbers, key = draw.choice.noise, draw.choice.numbers, int(draw.choice.key[1])
     add, mult = noise_of(
         h, numbers, fold(key, stream), add_law=noise.add_law, mult_law=noise.mult_law,
         granularity=noise.granularity, sparsity=noise.sparsity,
     )  # fmt: skip
-    weights = draw.weight.expand(len(h)).tolist()
-    return Values(draw.site, weights, draw.partner.tolist(), add, mult)
+    return Values(draw.site, weights, partners, add, mult)
 
 
 def noisy_mixture(h: Tensor, values: Values) -> Tensor:
