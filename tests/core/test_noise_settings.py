@@ -51,6 +51,13 @@ def test_multiplicative_levels_above_1_are_allowed_with_a_warning() -> None:
     nfm.Noise(add=1.5, mult=1.0)
 
 
+@pytest.mark.parametrize("relative", ["no", 1, None])
+def test_a_switch_is_true_or_false(relative: object) -> None:
+    with pytest.raises(UsageError, match=r"noise\.relative: expected True or False"):
+        nfm.Noise(0.4, relative=relative)  # type: ignore[arg-type]
+    assert nfm.Noise(0.4, relative=True).relative
+
+
 @pytest.mark.parametrize("sparsity", [-0.1, 1.0, math.nan, "half"])
 def test_bad_sparsity_is_refused(sparsity: object) -> None:
     with pytest.raises(UsageError, match=r"noise\.sparsity"):

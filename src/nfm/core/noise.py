@@ -77,6 +77,8 @@ class Noise:
                 f"noise.mult: a level above 1 (got {self.mult:g}) often turns the sign of a feature",
                 stacklevel=3,
             )
+        if not isinstance(self.relative, bool):
+            raise UsageError(f"noise.relative: expected True or False, got {self.relative!r}")
         if not isinstance(self.sparsity, int | float) or not 0 <= self.sparsity < 1:
             raise UsageError(
                 f"noise.sparsity: expected the share left untouched, from 0 to below 1, got {self.sparsity!r}"
