@@ -94,11 +94,10 @@ class Draw:
     choice: Choice | None = None
 
     @classmethod
-    def plain(cls, size: int) -> Draw:
+    def plain(cls, size: int, *, site: str = "none", step: int = -1) -> Draw:
         """Return the draw of a forward pass in which nothing was mixed."""
-        return cls(
-            site="none", step=-1, pairing=Pairing(torch.arange(size), torch.tensor(1.0, dtype=torch.float64))
-        )
+        unmixed = Pairing(torch.arange(size), torch.tensor(1.0, dtype=torch.float64))
+        return cls(site=site, step=step, pairing=unmixed)
 
     @property
     def weight(self) -> Tensor:

@@ -88,7 +88,8 @@ class Mixer:
         if found is not None:
             choice, size = found
             return choice.draw(size)
-        if not self.method.idle and acts(self.root) and _is_trained(output):
+        trained = acts(self.root) and _is_trained(output)
+        if trained and not self.method.idle:
             raise AttachError(
                 f"this output met no mixing, though {type(self.root).__name__} is training: it was made "
                 "before the mixer was attached, by a compiled wrapper that was called before that, by "
@@ -99,7 +100,7 @@ class Mixer:
         first = next(tensors_in(y), None)
         if first is None:
             raise ShapeError(f"expected labels with the batch in dim 0, got {type(y).__name__}")
-        return Draw.plain(len(first))
+        return Draw.plain(len(first), site=next(iter(self.sites)) if trained else "none")
 
     def _from_compiled(self, output: Any) -> tuple[Choice, int] | None:
         """Return the waiting choice if a compiled forward pass, which leaves no mark, has used it."""

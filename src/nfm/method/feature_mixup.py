@@ -164,7 +164,7 @@ def _plain_step(model: nn.Module, x: Any, y: Any, *, criterion: Criterion, step:
     """Run a step in which nothing is done; its draw keeps the step, for the parts of a sum to repeat theirs."""
     args, kwargs = as_call(x)
     output = forward_plain(model, *args, **kwargs)
-    made = dataclasses.replace(Draw.plain(batch_size(args, kwargs)), site=site, step=step)
+    made = Draw.plain(batch_size(args, kwargs), site=site, step=step)
     return Outcome(mixed_loss(criterion, output, y, made.pairing), output, made)
 
 
