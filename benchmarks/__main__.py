@@ -19,7 +19,7 @@ from nfm.results import append_rows, provenance
 
 PARTS = (
     "startup", "operation", "steps", "loop", "pipeline", "memory", "compiled", "growth", "ranks", "schemes",
-    "evaluation", "corruptions", "theory",
+    "evaluation", "corruptions",
 )  # fmt: skip
 
 

@@ -70,21 +70,20 @@ def measure(rounds: int = ROUNDS) -> Iterator[Ratio]:
 
 
 PEAK = """
-import re, sys, torch
+import sys, torch
+from benchmarks.networks import peak_memory
 from benchmarks.operation import LARGE, PRESETS, choice
 from nfm.core.kernel import use_kernel
-def peak():  # not ru_maxrss: a child inherits that of its parent
-    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
 with use_kernel(sys.argv[1]):
     made = choice(PRESETS["paper"])
     small = torch.ones(4, 4, requires_grad=True)
     made.apply(small).sum().backward()
     x, g = torch.ones(LARGE, requires_grad=True), torch.ones(LARGE)
-    before = peak()
+    before = peak_memory()
     out = made.apply(x)
-    forward = peak()
+    forward = peak_memory()
     grad, = torch.autograd.grad(out, x, g)
-    print(forward - before, peak() - forward)
+    print(forward - before, peak_memory() - forward)
 """
 
 
@@ -93,10 +92,7 @@ def _memory(kernel: str) -> Iterator[Ratio]:
     size = 4 * math.prod(LARGE) / 2**20
     command = [sys.executable, "-c", PEAK, kernel]
     peaks = [
-        [
-            int(count) / 2**20
-            for count in subprocess.run(command, capture_output=True, check=True).stdout.split()
-        ]
+        [float(count) for count in subprocess.run(command, capture_output=True, check=True).stdout.split()]
         for _ in range(MEMORY_ROUNDS)
     ]
     for name, taken in zip(("forward", "backward"), zip(*peaks, strict=True), strict=True):

@@ -51,9 +51,10 @@ def write_tables() -> None:
 
 
 def last_rows() -> list[Row]:
-    """Return the last row of each ratio, part by part."""
-    last = {(row["part"], row["name"]): row for row in read_rows(ROWS)}
-    return list(last.values())
+    """Return the rows of the last run of each part."""
+    rows = list(read_rows(ROWS))
+    began = {row["part"]: row["began"] for row in rows}  # appended in the order of time
+    return [row for row in rows if row["began"] == began[row["part"]]]
 
 
 def table(rows: list[Row]) -> str:

@@ -7,12 +7,12 @@ one forward pass and a backward pass an output, so the cost is linear in example
 from __future__ import annotations
 
 import argparse
-import resource
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
+from benchmarks.networks import peak_memory
 from benchmarks.side_by_side import seconds
 from nfm.core.noise import Noise
 from nfm.models import build
@@ -55,7 +55,7 @@ def measure(counts: Sequence[int] = EXAMPLES) -> Iterator[Cost]:
             if count == counts[0]:
                 work()  # what is loaded once
             taken = seconds(work)
-            yield Cost(site, count, taken, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+            yield Cost(site, count, taken, peak_memory() / 1024)
 
 
 def main() -> None:

@@ -46,6 +46,17 @@ def read_rows(path: Path | str) -> Iterator[Row]:
             yield row
 
 
+def read_object(path: Path, what: str) -> Row:
+    """Return the JSON object in `path`, or say that `what` was expected there."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path}: expected {what}, got {error}") from None
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: expected {what}, got {type(content).__name__}")
+    return content
+
+
 def write_atomically(path: Path | str, content: bytes) -> None:
     """Write `content` so that a reader sees the old file or the new one, never a torn one."""
     path = Path(path)

@@ -44,9 +44,8 @@ SWITCHES = {
 }
 
 
-def add_arguments(options: argparse.ArgumentParser) -> None:
-    """Declare the flags."""
-    options.add_argument("recipe", nargs="?", help="a recipe: a TOML file, or a name of `nfm list recipes`")
+def add_recipe_flags(options: argparse.ArgumentParser) -> None:
+    """Declare the flags that change a recipe."""
     for flag, (key, about) in FLAGS.items():
         options.add_argument(f"--{flag}", dest=key, metavar="X", help=f"{about} [{key}]")
     for flag, (key, about) in SWITCHES.items():
@@ -56,6 +55,18 @@ def add_arguments(options: argparse.ArgumentParser) -> None:
     options.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="any key of a recipe"
     )
+
+
+def overrides_of(given: argparse.Namespace) -> list[str]:
+    """Return the changes that the flags of a recipe ask for, as KEY=VALUE; --set comes last and wins."""
+    keys = [key for key, _ in (FLAGS | SWITCHES).values()]
+    return [f"{key}={getattr(given, key)}" for key in keys if getattr(given, key) is not None] + given.set
+
+
+def add_arguments(options: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    options.add_argument("recipe", nargs="?", help="a recipe: a TOML file, or a name of `nfm list recipes`")
+    add_recipe_flags(options)
     options.add_argument("--out", type=Path, help="folder of the run (default runs/NAME)")
     options.add_argument("--resume", choices=["auto"], help="go on with the run in --out, if there is one")
     options.add_argument("--overwrite", action="store_true", help="start anew in --out")
@@ -81,9 +92,7 @@ def run(given: argparse.Namespace) -> None:
     if given.recipe is None and all(getattr(given, key) is None for key in ("data.name", "model.name")):
         raise UsageError("expected a recipe, or flags such as --data digits --model small_conv --scheme nfm")
     path = find_recipe(given.recipe) if given.recipe else None
-    keys = [key for key, _ in (FLAGS | SWITCHES).values()]
-    overrides = [f"{key}={getattr(given, key)}" for key in keys if getattr(given, key) is not None]
-    config = read_config(path, overrides + given.set)
+    config = read_config(path, overrides_of(given))
     train_run(
         config,
         Options(

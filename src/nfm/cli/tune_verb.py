@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nfm.cli.train_verb import FLAGS, SWITCHES
+from nfm.cli.train_verb import add_recipe_flags, overrides_of
 
 if TYPE_CHECKING:
     from nfm.config.schema import Config
@@ -38,15 +38,7 @@ def add_arguments(options: argparse.ArgumentParser) -> None:
     options.add_argument(
         "--keep-all", action="store_true", help="drop no trial early: strong noise learns slowly"
     )
-    for flag, (key, about) in FLAGS.items():
-        options.add_argument(f"--{flag}", dest=key, metavar="X", help=f"{about} [{key}]")
-    for flag, (key, about) in SWITCHES.items():
-        options.add_argument(
-            f"--{flag}", dest=key, action="store_const", const="true", help=f"{about} [{key}]"
-        )
-    options.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="any key of a recipe"
-    )
+    add_recipe_flags(options)
     options.add_argument("--out", type=Path, help="folder of the study (default runs/tune-NAME)")
     options.add_argument("--overwrite", action="store_true", help="start anew in --out")
     options.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
@@ -86,8 +78,6 @@ def _config(given: argparse.Namespace) -> Config:
     from nfm.config.read import read_config
     from nfm.config.recipes import find_recipe
 
-    keys = [key for key, _ in (FLAGS | SWITCHES).values()]
-    overrides = [f"{key}={getattr(given, key)}" for key in keys if getattr(given, key) is not None]
     if _is_default(given):
-        return read_config(find_recipe(DEFAULT_RECIPE), [*DEFAULT_STUDY, *overrides, *given.set])
-    return read_config(find_recipe(given.recipe) if given.recipe else None, [*overrides, *given.set])
+        return read_config(find_recipe(DEFAULT_RECIPE), [*DEFAULT_STUDY, *overrides_of(given)])
+    return read_config(find_recipe(given.recipe) if given.recipe else None, overrides_of(given))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nfm.errors import DataError, UsageError
-from nfm.results import Row, append_rows, provenance, read_rows, to_line, write_atomically
+from nfm.results import Row, append_rows, provenance, read_object, read_rows, to_line, write_atomically
 
 ROWS = "rows.jsonl"
 RUN = "run.json"  # of a trained run, whose rows are others
@@ -128,14 +128,7 @@ class Journal:
             write_atomically(file, content[: content.rfind(b"\n") + 1])
 
     def _about(self) -> Row:
-        file = self.path / self.head
-        try:
-            about = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            raise DataError(f"{file}: expected the identity of what was measured, got {error}") from None
-        if not isinstance(about, dict):
-            raise DataError(f"{file}: expected the identity of what was measured, got {type(about).__name__}")
-        return about
+        return read_object(self.path / self.head, "the identity of what was measured")
 
 
 def _agree(key: str, there: object, here: object) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from nfm.errors import DataError, UsageError
 from nfm.evaluate.report import IDENTITY, ROWS, Folder, Key, Report, load_report
 from nfm.evaluate.strip import Strip
-from nfm.results import Row, read_rows
+from nfm.results import Row, read_object, read_rows
 
 RUN = "run.json"
 ABOUT = "about.json"  # beside the rows of an evaluation: names of classes, of the network
@@ -134,15 +134,7 @@ def _epochs(home: Path) -> Iterator[Row]:
 
 
 def _table(file: Path) -> Row:
-    if not file.exists():
-        return {}
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{file}: expected a JSON object, got {error}") from None
-    if not isinstance(content, dict):
-        raise DataError(f"{file}: expected a JSON object, got {type(content).__name__}")
-    return content
+    return read_object(file, "a JSON object") if file.exists() else {}
 
 
 def settings_of(source: Source) -> str:
