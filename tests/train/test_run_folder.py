@@ -19,7 +19,7 @@ from nfm.data import CropFlip
 from nfm.errors import ConfigError, EnvironmentProblem, UsageError
 from nfm.method.cutmix import CutMix
 from nfm.method.presets import preset
-from nfm.train.folder import RunFolder, check_name
+from nfm.train.folder import RunFolder, check_name, read_identity
 from nfm.train.optim import Optimizer, freeze
 from nfm.train.schedule import Schedule
 from running import InterruptAfter, assert_same_result, digits, network, start, train
@@ -248,3 +248,12 @@ def test_the_identity_is_readable_and_says_who_holds_it(tmp_path: Path) -> None:
     assert identity["settings"]["batch_size"] == 16
     assert "workers" not in identity["settings"]
     assert (tmp_path / "run" / ".lock").read_text() == f"process {os.getpid()} on {socket.gethostname()}\n"
+
+
+def test_a_folder_of_runs_is_told_from_a_run(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"got one without run\.json$"):
+        read_identity(tmp_path)
+    train(tmp_path / "first", **BASE)
+    with pytest.raises(UsageError, match=r"without run\.json; it holds runs: first$"):
+        read_identity(tmp_path)
+    assert read_identity(tmp_path / "first")

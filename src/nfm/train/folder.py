@@ -159,6 +159,10 @@ def _how_to_choose(before: Any, now: Any) -> str:
 
 def read_identity(path: Path) -> dict[str, Any]:
     """Return what the run in the folder `path` is."""
+    if path.is_dir() and not (path / IDENTITY).exists():
+        runs = sorted(file.parent.name for file in path.glob(f"*/{IDENTITY}"))
+        inside = f"; it holds runs: {', '.join(runs[:4])}{', ...' if len(runs) > 4 else ''}" if runs else ""
+        raise UsageError(f"{path}: expected the folder of a run, got one without {IDENTITY}{inside}")
     try:
         identity = json.loads((path / IDENTITY).read_text())
     except (OSError, ValueError, RecursionError) as error:
