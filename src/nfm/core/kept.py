@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from nfm.core.noise_plan import NoisePlan
+from nfm.core.pages import fresh_like
 
-MOST = 2**22  # elements: 16 MiB
+MOST = 2**23  # elements: 32 MiB
 
 _LAST: dict[tuple[NoisePlan, tuple[int, ...]], Tensor] = {}
 
@@ -23,7 +24,7 @@ def keep(plan: NoisePlan, shape: tuple[int, ...]) -> Tensor | None:
     _LAST.clear()
     if plan.mult is None or math.prod(shape) > MOST:
         return None
-    return _LAST.setdefault((plan.linear_part(), shape), torch.empty(math.prod(shape)))
+    return _LAST.setdefault((plan.linear_part(), shape), fresh_like(torch.empty(math.prod(shape))))
 
 
 def take(plan: NoisePlan, shape: tuple[int, ...]) -> Tensor | None:

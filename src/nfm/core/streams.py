@@ -52,7 +52,7 @@ def _fill_blocks(values: Tensor, source: Source) -> Tensor:
 
 
 def _fill(out: Values, source: Source, seed: int) -> Values:
-    LAWS[source.law].fill(torch.from_numpy(out), torch_generator(seed), source.level)
+    LAWS[source.law].fill_block(out, seed, source.level)
     return out
 
 
