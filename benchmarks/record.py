@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.side_by_side import Ratio
-from nfm.results import Row, read_rows, write_atomically
+from nfm.results import Row, read_rows, write_between
 
 HERE = Path(__file__).parent
 ROWS = HERE / "rows.jsonl"
@@ -44,10 +44,8 @@ def write_tables() -> None:
     """Put the last measurement of every ratio into the pages of the docs."""
     rows = last_rows()
     for name, part in PAGES.items():
-        page = DOCS / name
-        before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
         shown = table([row for row in rows if part in (None, row["part"])])
-        write_atomically(page, f"{before}{BEGIN}\n{shown}\n{END}{rest.partition(END)[2]}".encode())
+        write_between(DOCS / name, BEGIN, END, shown)
 
 
 def last_rows() -> list[Row]:

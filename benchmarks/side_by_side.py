@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -41,21 +41,36 @@ def compare(
     reference: Callable[[], object],
     *,
     rounds: int,
+    best_of: int = 1,
     weight: float = 1.0,
 ) -> Ratio:
-    """Run both once to warm up, then by turns, the first place changing each round.
+    """Return the ratio of one way to another, as `compare_all` measures it."""
+    return next(compare_all({name: ours}, reference, rounds=rounds, best_of=best_of, weight=weight))
 
+
+def compare_all(
+    ours: Mapping[str, Callable[[], object]],
+    reference: Callable[[], object],
+    *,
+    rounds: int,
+    best_of: int = 1,
+    weight: float = 1.0,
+) -> Iterator[Ratio]:
+    """Run all ways once to warm up, then by turns, the first place changing each round; yield their ratios by name.
+
+    best_of: how often a way is run in its turn; the best time counts, for whatever disturbs a run makes it longer.
     weight: how many times the work of `reference` lies in `ours`, where they are not of one size.
     """
-    ours(), reference()
-    pairs: list[tuple[float, float]] = []
+    works = [*ours.values(), reference]
+    times: list[list[float]] = [[] for _ in works]
+    for work in works:
+        work()
     for turn in range(rounds):
-        if turn % 2:
-            second = seconds(reference)
-            pairs.append((seconds(ours) / weight, second))
-        else:
-            pairs.append((seconds(ours) / weight, seconds(reference)))
-    return ratio_of(name, pairs)
+        for place in range(len(works)):
+            which = (turn + place) % len(works)
+            times[which].append(min(seconds(works[which]) for _ in range(best_of)))
+    for name, own in zip(ours, times, strict=False):
+        yield ratio_of(name, [(mine / weight, theirs) for mine, theirs in zip(own, times[-1], strict=True)])
 
 
 def ratio_of(name: str, pairs: Sequence[tuple[float, float]], unit: str = "s") -> Ratio:

@@ -77,6 +77,12 @@ def write_atomically(path: Path | str, content: bytes) -> None:
         os.close(directory)
 
 
+def write_between(path: Path, begin: str, end: str, text: str) -> None:
+    """Replace what stands between two marks in a page, each on a line of its own."""
+    before, _, rest = path.read_text(encoding="utf-8").partition(begin)
+    write_atomically(path, f"{before}{begin}\n{text}\n{end}{rest.partition(end)[2]}".encode())
+
+
 def provenance() -> Row:
     """Return what a result depends on beside its configuration: code, versions, machine."""
     import numpy

@@ -299,7 +299,7 @@ class TestCommandLine:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(execution, "fit", no_training)
         assert main(["reproduce", "tiny.toml", "--from-rows"]) == 0
-        assert "| Baseline | ours |" in capsys.readouterr().out
+        assert "| Baseline | ours, n=2 |" in capsys.readouterr().out
         assert main(["reproduce", "--write-docs"]) == 0
         assert (tmp_path / "docs" / "results.md").exists()
         assert main(["reproduce", "tiny.toml", "--from-rows", "--scale", "full"]) == 0

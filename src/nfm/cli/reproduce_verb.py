@@ -40,7 +40,9 @@ def add_arguments(options: argparse.ArgumentParser) -> None:
         "--from-rows", action="store_true", help="train nothing: tables and figures of the rows"
     )
     options.add_argument(
-        "--write-docs", action="store_true", help="write the page of results from CLAIMS, and stop"
+        "--write-docs",
+        action="store_true",
+        help="write the page of results (and the README's) from CLAIMS, and stop",
     )
     options.add_argument("--claims", type=Path, default=Path("claims"), help="where rows and claims are kept")
     options.add_argument(

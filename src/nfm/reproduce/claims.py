@@ -16,6 +16,7 @@ from nfm.reproduce.records import EPOCH, RUN, Record, recorded_seeds
 from nfm.reproduce.statistics import over_runs
 from nfm.reproduce.study import SCALES, Line, Measure, Study
 from nfm.reproduce.summaries import SUMMARIES
+from nfm.reproduce.verdicts import verdict_table
 from nfm.results import Row, write_atomically
 
 PUBLISHED_PROTOCOL = "authors"  # the only one that the paper's numbers may stand beside
@@ -82,7 +83,12 @@ def _tables(study: Study, lines: Sequence[Line], measure: Measure, rows: list[Ro
         return []
     data = list(dict.fromkeys(row["data"] for row in rows))
     make = family_table if measure.suite.startswith("corruptions") else cell_table
-    return [make(lines, measure, [row for row in rows if row["data"] == name]) for name in data]
+    tables = [make(lines, measure, [row for row in rows if row["data"] == name]) for name in data]
+    return [told for table in tables for told in (table, *_verdict(study, table))]
+
+
+def _verdict(study: Study, table: Row) -> list[Row]:
+    return [verdict_table(table, study.champions)] if study.champions and table["kind"] == "cells" else []
 
 
 def cell_table(lines: Sequence[Line], measure: Measure, rows: Sequence[Row]) -> Row:

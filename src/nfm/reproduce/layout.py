@@ -62,7 +62,7 @@ def cells_table(table: Row) -> str:
                 show_number(n, best=bool(n) and n["mean"] == top)
                 for n, top in zip(line["accuracy"], best, strict=True)
             ]
-            body.append([label, "ours", *shown])
+            body.append([label, f"ours, n={_seeds(line)}", *shown])
     head = ["scheme", "", *(show_column((name, level)) for name, level in table["columns"])]
     parts = [
         f"Accuracy in %: {table['data']}, {table['n']:,} test images, protocol {table['protocol']}.",
@@ -71,6 +71,29 @@ def cells_table(table: Row) -> str:
     ]
     parts += ["", *(f"{WRONG} {note}." for note in footnotes)] if footnotes else []
     return "\n".join([*parts, *_calibration(table)])
+
+
+def own_accuracies(table: Row) -> str:
+    """Return our accuracies in % alone, a line a scheme, from a table of cells."""
+    lines = [line for line in table["lines"] if any(line["accuracy"])]
+    best = [best_of(column) for column in zip(*(line["accuracy"] for line in lines), strict=True)]
+    body = [
+        [
+            line["label"],
+            str(_seeds(line)),
+            *(
+                show_number(n, best=bool(n) and n["mean"] == top)
+                for n, top in zip(line["accuracy"], best, strict=True)
+            ),
+        ]
+        for line in lines
+    ]
+    return grid(["scheme", "n", *(show_column((name, level)) for name, level in table["columns"])], body)
+
+
+def _seeds(line: Row) -> int:
+    """Return the seeds of a line, the fewest of its cells."""
+    return min(number["seeds"] for number in line["accuracy"] if number)
 
 
 def published_cells(line: Row) -> list[str]:

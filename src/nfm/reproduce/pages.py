@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nfm.errors import DataError
+from nfm.reproduce.front import write_front
 from nfm.reproduce.kinds import show_table
 from nfm.results import Row, write_atomically
 
@@ -22,13 +23,14 @@ mean ± standard deviation, one seed with the 95% interval of its test examples.
 
 
 def write_page(claims: Path, docs: Path) -> Path:
-    """Write docs/results.md from the claims there are."""
-    found = [_read(path) for path in sorted(claims.glob("*.json"))]
+    """Write docs/results.md from the claims there are, and what the README shows of them."""
+    found = {path.stem: _read(path) for path in sorted(claims.glob("*.json"))}
     if not found:
         raise DataError(f"{claims}: expected the claims of at least one study (nfm reproduce ID), got none")
-    parts = [HEAD, *(part for claim in found for part in _sections(claim, docs))]
+    parts = [HEAD, *(part for claim in found.values() for part in _sections(claim, docs))]
     path = docs / "results.md"
     write_atomically(path, ("\n".join(parts).rstrip() + "\n").encode())
+    write_front(found, docs / IMAGES, docs.parent / "README.md")
     return path
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +33,7 @@ class Page:
     tables: tuple[str, ...] = ()
     figures: tuple[FigureName, ...] = ()
     drawn: tuple[str, ...] = ()
+    champions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     small: dict[str, Any] = field(default_factory=dict)
     full: dict[str, Any] = field(default_factory=dict)
@@ -88,7 +89,8 @@ def _parse(path: Path, text: str) -> Study:
     _check_names(path, lines)
     return Study(
         path.stem, page.title, page.source, head_of(path), lines["small"], lines["full"], scales,
-        page.tables, page.figures, _drawn(page, lines), page.notes,
+        _shown(path, page, lines), page.figures, _arms(path, page, "drawn", lines),
+        _arms(path, page, "champions", lines), page.notes,
     )  # fmt: skip
 
 
@@ -102,14 +104,26 @@ def _check_names(path: Path, lines: Mapping[ScaleName, Sequence[Line]]) -> None:
             )
 
 
-def _drawn(page: Page, lines: Mapping[ScaleName, Sequence[Line]]) -> tuple[str, ...]:
-    known = {line.arm.name for own in lines.values() for line in own}
-    for name in page.drawn:
+def _arms(path: Path, page: Page, key: str, lines: Mapping[ScaleName, Sequence[Line]]) -> tuple[str, ...]:
+    """Return the arms that the page names under `key`, all of them known."""
+    names: tuple[str, ...] = getattr(page, key)
+    _check_known(path, key, names, {line.arm.name: "" for own in lines.values() for line in own}, "arm")
+    return names
+
+
+def _shown(path: Path, page: Page, lines: Mapping[ScaleName, Sequence[Line]]) -> tuple[str, ...]:
+    """Return the suites that are shown, all of them measured."""
+    measured = {m.suite: "" for own in lines.values() for line in own for m in line.scale.measures}
+    _check_known(path, "tables", page.tables, measured, "suite that is measured")
+    return page.tables
+
+
+def _check_known(path: Path, key: str, names: Iterable[str], known: Collection[str], what: str) -> None:
+    for name in names:
         if name not in known:
             raise ConfigError(
-                f"drawn: no arm {name!r}; there are: {', '.join(known)}{did_you_mean(name, known)}"
+                f"{path}: {key}: no {what} is called {name!r}; there are: {', '.join(known)}{did_you_mean(name, known)}"
             )
-    return page.drawn
 
 
 def _wrong(path: Path, errors: list[str]) -> ConfigError:

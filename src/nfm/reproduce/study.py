@@ -104,7 +104,8 @@ class Line:
 class Study:
     """One table or figure.
 
-    `tables` are the suites that are shown; `figures` what is drawn, of the arms `drawn` (none: of all).
+    `tables` are the suites that are shown; `figures` what is drawn, of the arms `drawn` (none: of all). Each of
+    `champions` is held against all other arms.
     """
 
     id: str
@@ -117,6 +118,7 @@ class Study:
     tables: tuple[str, ...] = ()
     figures: tuple[FigureName, ...] = ()
     drawn: tuple[str, ...] = ()
+    champions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def lines(self, scale: str) -> tuple[Line, ...]:

@@ -1,0 +1,77 @@
+"""What a table says of the method: its schemes against the best of all others, and against the first line."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from nfm.plots.table import show_column
+from nfm.reproduce.layout import TABLES, grid
+from nfm.results import Row
+
+TWO_SIDED = 1.96  # standard deviations to either end of a 95% interval
+
+
+def verdict_table(table: Row, champions: Collection[str]) -> Row:
+    """Return how far the lines of `champions` are ahead of others, column by column, from a table of cells."""
+    lines = [line for line in table["lines"] if any(line["accuracy"])]
+    others = [line for line in lines if line["arm"] not in champions]
+    told = [
+        {"label": line["label"], "against": name, "columns": _differences(line, rivals)}
+        for line in lines
+        if line["arm"] in champions
+        for name, rivals in (("the best of all others", others), (others[0]["label"], others[:1]))
+    ] if others else []  # fmt: skip
+    return {
+        "kind": "verdicts", "measure": table["measure"], "columns": table["columns"], "others": len(others),
+        "lines": told,
+    }  # fmt: skip
+
+
+def _differences(line: Row, rivals: Sequence[Row]) -> list[Row | None]:
+    return [
+        _difference(own, [(rival["label"], rival["accuracy"][place]) for rival in rivals])
+        for place, own in enumerate(line["accuracy"])
+    ]
+
+
+def _difference(own: Row | None, rivals: Sequence[tuple[str, Row | None]]) -> Row | None:
+    """Return the difference to the highest of `rivals`, and whether it is more than both deviations."""
+    there = [(label, number) for label, number in rivals if number is not None]
+    if own is None or not there:
+        return None
+    label, best = max(there, key=lambda rival: rival[1]["mean"])
+    difference = own["mean"] - best["mean"]
+    return {
+        "difference": round(difference, 4),
+        "rival": label,
+        "clear": abs(difference) > _deviation(own) + _deviation(best),
+    }
+
+
+def _deviation(number: Row) -> float:
+    """Return the standard deviation over seeds; of one seed, that of its test images."""
+    if "std" in number:
+        return float(number["std"])
+    return float(number["hi"] - number["lo"]) / 2 / TWO_SIDED
+
+
+@TABLES.register("verdicts")
+def verdicts_table(table: Row) -> str:
+    """Return differences in points, those that are more than both deviations in bold, and in words."""
+    if not table["lines"]:
+        return "Nothing to hold it against yet."
+    head = ["scheme", "against", *(show_column((name, level)) for name, level in table["columns"])]
+    body = [
+        [line["label"], line["against"], *(_show(cell, line["against"]) for cell in line["columns"])]
+        for line in table["lines"]
+    ]
+    first = f"Ahead (+) or behind (-) in points, {table['others']} others; bold: by more than both standard deviations."
+    return "\n".join([first, "", grid(head, body)])
+
+
+def _show(cell: Row | None, against: str) -> str:
+    if cell is None:
+        return "–"
+    points = f"{100 * cell['difference']:+.1f}"
+    points = f"**{points}**" if cell["clear"] else points
+    return points if cell["rival"] == against else f"{points} ({cell['rival']})"

@@ -1,0 +1,115 @@
+"""What tables say of the method, and what the README shows of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from studies import TINY, write_tiny
+
+from nfm.errors import ConfigError
+from nfm.reproduce import front
+from nfm.reproduce.kinds import show_table
+from nfm.reproduce.reading import read_study
+from nfm.reproduce.verdicts import verdict_table
+
+
+def line(arm: str, *means: float | None, std: float | None = 0.01) -> dict[str, Any]:
+    spread = {"lo": 0.40, "hi": 0.60} if std is None else {"std": std}
+    seeds = 1 if std is None else 3
+    numbers = [None if mean is None else {"mean": mean, "seeds": seeds, "n": 100, **spread} for mean in means]
+    return {"arm": arm, "label": arm.upper(), "accuracy": numbers, "ece": [None] * len(means)}
+
+
+def table(*lines: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "kind": "cells", "measure": "cifar/authors/100", "protocol": "authors", "data": "cifar10", "n": 100,
+        "columns": [["clean", 0.0], ["white_noise", 0.1]], "lines": list(lines),
+    }  # fmt: skip
+
+
+def test_a_champion_is_held_against_the_best_other_and_the_first() -> None:
+    made = verdict_table(
+        table(line("erm", 0.9, 0.5), line("cutmix", 0.95, 0.3), line("nfm", 0.90, 0.7), line("nfm2", 1, 1)),
+        {"nfm", "nfm2"},
+    )
+    best, first = (each["columns"] for each in made["lines"][:2])
+    assert made["others"] == 2
+    assert [cell["rival"] for cell in best] == ["CUTMIX", "ERM"]
+    assert [cell["difference"] for cell in best] == [-0.05, 0.2]
+    assert [cell["rival"] for cell in first] == ["ERM", "ERM"]
+    assert [cell["clear"] for cell in first] == [False, True]
+    text = show_table(made)
+    assert "**-5.0** (CUTMIX)" in text
+    assert "**+20.0** (ERM)" in text
+    assert "| +0.0 |" in text
+
+
+def test_a_difference_is_clear_when_it_is_more_than_both_deviations() -> None:
+    def clear(difference: float, std: float | None) -> bool:
+        held = verdict_table(
+            table(line("erm", 0.5, std=std), line("nfm", 0.5 + difference, std=std)), {"nfm"}
+        )
+        found: bool = held["lines"][0]["columns"][0]["clear"]
+        return found
+
+    assert clear(0.021, 0.01)
+    assert not clear(0.019, 0.01)
+    assert clear(0.11, None)
+    assert not clear(0.09, None)
+
+
+def test_what_was_not_measured_is_no_verdict() -> None:
+    assert verdict_table(table(line("nfm", 0.5, 0.5)), {"nfm"})["lines"] == []
+    assert "yet" in show_table(verdict_table(table(line("nfm", 0.5, 0.5)), {"nfm"}))
+    made = verdict_table(table(line("erm", 0.5, None), line("nfm", 0.5, 0.5)), {"nfm"})
+    assert made["lines"][0]["columns"][1] is None
+    assert "| – |" in show_table(made)
+
+
+@pytest.mark.parametrize("key", ["champions", "drawn", "tables"])
+def test_a_study_that_names_what_it_has_not_is_refused(tmp_path: Path, key: str) -> None:
+    text = TINY.replace('tables = ["cifar"]\n', "") if key == "tables" else TINY
+    path = write_tiny(tmp_path, text.replace('title = "Tiny"', f'title = "Tiny"\n{key} = ["nfn"]'))
+    with pytest.raises(ConfigError, match=f"{key}: no .* 'nfn'; there are"):
+        read_study(path)
+
+
+class TestFront:
+    """The results in the README."""
+
+    found: ClassVar[dict[str, Any]] = {
+        front.STUDY: {
+            "notes": ["Small scale: few images.", "Something else."],
+            "scales": {"small": {"tables": [table(line("erm", 0.9, 0.5), line("nfm", 0.8, None))]}},
+        }
+    }
+
+    def test_they_stand_between_their_marks(self, tmp_path: Path) -> None:
+        readme, images = tmp_path / "README.md", tmp_path / "docs" / "images"
+        images.mkdir(parents=True)
+        name = next(iter(front.FIGURES))
+        (images / name).touch()
+        readme.write_text(f"before\n{front.BEGIN}\nold\n{front.END}\nafter\n")
+        front.write_front(self.found, images, readme)
+        text = readme.read_text()
+        assert text.startswith(f"before\n{front.BEGIN}\n`nfm reproduce")
+        assert text.endswith(f"{front.END}\nafter\n")
+        assert "old" not in text
+        assert "Small scale: few images." in text
+        assert "Something else" not in text
+        assert "| ERM | 3 | **90.0** ± 1.0 | **50.0** ± 1.0 |\n| NFM | 3 | 80.0 ± 1.0 | – |" in text
+        assert f"](docs/images/{name})" in text
+        assert text.count("![") == 1
+        front.write_front(self.found, images, readme)
+        assert readme.read_text() == text
+
+    def test_a_readme_without_marks_or_results_is_left_alone(self, tmp_path: Path) -> None:
+        readme = tmp_path / "README.md"
+        front.write_front(self.found, tmp_path, readme)
+        assert not readme.exists()
+        for text, found in (("no marks\n", self.found), (f"{front.BEGIN}\n{front.END}\n", {})):
+            readme.write_text(text)
+            front.write_front(found, tmp_path, readme)
+            assert readme.read_text() == text
