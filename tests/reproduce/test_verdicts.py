@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -113,3 +115,12 @@ class TestFront:
             readme.write_text(text)
             front.write_front(found, tmp_path, readme)
             assert readme.read_text() == text
+
+
+def test_a_verdict_can_be_shown_by_who_knows_the_kinds_alone() -> None:
+    code = "from nfm.reproduce.kinds import show_table; show_table({'kind': 'verdicts', 'lines': []})"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(subprocess.CalledProcessError):
+        subprocess.run(
+            [sys.executable, "-c", code.replace("kinds", "layout")], check=True, capture_output=True
+        )

@@ -5,6 +5,7 @@ from nfm.reproduce import (  # noqa: F401 - each adds its own
     own_tables,
     taylor,
     toy,
+    verdicts,
 )
 from nfm.reproduce.layout import show_table
 from nfm.reproduce.measuring import MEASURES, check_measure, take
