@@ -237,3 +237,15 @@ def test_measures_of_their_own_are_no_suites() -> None:
     assert set(MEASURES) == {"circles", "features", "taylor"}
     with pytest.raises(UsageError):
         suite_of("circles")
+
+
+def test_a_base_is_looked_for_beside_its_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "here").mkdir()
+    write_tiny(tmp_path / "there")
+    path = write_tiny(tmp_path / "there", 'title = "On it"\nbase = "tiny.toml"\n', "upon")
+    monkeypatch.chdir(tmp_path / "here")
+    assert read_study(path).scales["small"].seeds == (0, 1)
+    path.rename(tmp_path / "upon.toml")
+    with pytest.raises(UsageError, match=r"no study 'tiny.toml'"):
+        read_study(tmp_path / "upon.toml")

@@ -44,10 +44,10 @@ def study_names() -> dict[str, Path]:
     return {path.stem: path for path in sorted(studies_folder().glob("*.toml"))}
 
 
-def find_study(name: str) -> Study:
-    """Return the study called `name`: an ID, or the path of a file of one's own."""
-    if name.endswith(".toml") and Path(name).is_file():
-        return read_study(Path(name))
+def find_study(name: str, near: Path = Path()) -> Study:
+    """Return the study called `name`: an ID, or the path of a file of one's own, seen from the folder `near`."""
+    if name.endswith(".toml") and (near / name).is_file():
+        return read_study(near / name)
     known = study_names()
     if name not in known:
         raise UsageError(f"no study {name!r}; there are: {', '.join(known)}{did_you_mean(name, known)}")
@@ -82,10 +82,10 @@ def _parse(path: Path, text: str) -> Study:
     page = build_table(Page, table, "", errors)
     if page is None:
         raise _wrong(path, errors)
-    scales: dict[str, Scale] = {name: _scale(name, page, errors) for name in SCALES}
+    scales: dict[str, Scale] = {name: _scale(name, page, path.parent, errors) for name in SCALES}
     if errors:
         raise _wrong(path, errors)
-    lines = {name: (*_taken(taken, name), *_own(arms, scales[name], name)) for name in SCALES}
+    lines = {name: (*_taken(taken, name, path.parent), *_own(arms, scales[name], name)) for name in SCALES}
     _check_names(path, lines)
     return Study(
         path.stem, page.title, page.source, head_of(path), lines["small"], lines["full"], scales,
@@ -138,7 +138,7 @@ def _entries(kind: type[Any], given: Any, where: str, errors: list[str]) -> list
     return [entry for entry in made if entry is not None]
 
 
-def _scale(name: ScaleName, page: Page, errors: list[str]) -> Scale:
+def _scale(name: ScaleName, page: Page, near: Path, errors: list[str]) -> Scale:
     """Return a scale of its own, or the base's with what is told laid over it."""
     told = dict(getattr(page, name))
     measures = tuple(_entries(Measure, told.pop("measures", []), f"{name}.measures", errors))
@@ -146,7 +146,7 @@ def _scale(name: ScaleName, page: Page, errors: list[str]) -> Scale:
     own = build_table(Scale, told, name, errors) or Scale()
     if not page.base:
         return dataclasses.replace(own, measures=measures)
-    base = find_study(page.base).scales[name]
+    base = find_study(page.base, near).scales[name]
     return dataclasses.replace(
         own, seeds=own.seeds or base.seeds, run=overlaid(base.run, own.run), watch=own.watch or base.watch,
         measures=measures or base.measures, needs=own.needs or base.needs,
@@ -188,11 +188,12 @@ def _told(table: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
-def _taken(taken: list[Take], name: ScaleName) -> list[Line]:
+def _taken(taken: list[Take], name: ScaleName, near: Path) -> list[Line]:
     lines = []
     for take in taken:
-        there = {line.arm.name: line for line in find_study(take.study).lines(name)}
-        wanted = [arm for arm in take.arms if arm in there or not _known(take, arm)]
+        study = find_study(take.study, near)
+        there = {line.arm.name: line for line in study.lines(name)}
+        wanted = [arm for arm in take.arms if arm in there or not _known(study, arm)]
         lines += [there[arm] if len(taken) == 1 else _told_apart(there[arm], take.study) for arm in wanted]
     return lines
 
@@ -202,13 +203,12 @@ def _told_apart(line: Line, study: str) -> Line:
     return dataclasses.replace(line, arm=dataclasses.replace(line.arm, name=f"{study}:{line.arm.name}"))
 
 
-def _known(take: Take, arm: str) -> bool:
+def _known(study: Study, arm: str) -> bool:
     """Tell whether the arm is of that study, perhaps at the other scale; refuse one that is not."""
-    study = find_study(take.study)
     names = {line.arm.name for line in (*study.small, *study.full)}
     if arm not in names:
         raise ConfigError(
-            f"take: no arm {arm!r} in {take.study}; it has: {', '.join(sorted(names))}{did_you_mean(arm, names)}"
+            f"take: no arm {arm!r} in {study.id}; it has: {', '.join(sorted(names))}{did_you_mean(arm, names)}"
         )
     return True
 
