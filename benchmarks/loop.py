@@ -18,14 +18,14 @@ from nfm.train.optim import Optimizer
 from nfm.train.progress import Lines
 from nfm.train.schedule import Schedule
 
-STEPS, ROUNDS = 40, 7
+STEPS, ROUNDS, WIDTH = 50, 7, 1 / 8
 
 
 def _bare(data: DataSet) -> Work:
     """Return an epoch of a loop as short as PyTorch allows."""
 
     def run() -> None:
-        model = preact_resnet18(0.25)
+        model = preact_resnet18(WIDTH)
         optimizer = sgd(model)
         for batch in Batches(data.train, batch_size=BATCH).epoch(0):
             optimizer.zero_grad()
@@ -38,7 +38,7 @@ def _bare(data: DataSet) -> Work:
 def _fit(data: DataSet, folder: Path) -> Work:
     """Return an epoch of ours: rows, progress, the check for finite numbers, checkpoints at their interval."""
     return lambda: fit(
-        preact_resnet18(0.25), preset("erm"), data, optimizer=Optimizer(lr=0.01), schedule=Schedule("constant"),
+        preact_resnet18(WIDTH), preset("erm"), data, optimizer=Optimizer(lr=0.01), schedule=Schedule("constant"),
         epochs=1, batch_size=BATCH, progress=Lines(), out=folder, overwrite=True,
     )  # fmt: skip
 
@@ -48,4 +48,4 @@ def measure() -> Iterator[Ratio]:
     data = random_data(BATCH * STEPS)
     with tempfile.TemporaryDirectory() as folder:
         ours = _fit(data, Path(folder) / "run")
-        yield compare(f"nfm.fit / bare loop, {STEPS} steps of width 1/4", ours, _bare(data), rounds=ROUNDS)
+        yield compare(f"nfm.fit / bare loop, {STEPS} steps of width 1/8", ours, _bare(data), rounds=ROUNDS)
