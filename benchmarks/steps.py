@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
 from torch import nn
 
 from benchmarks.networks import BATCH, Work, preact_resnet18, training, vit_lite
-from benchmarks.side_by_side import Ratio, compare_all
+from benchmarks.side_by_side import Ratio, compare, compare_all
 from nfm.method.presets import preset
 
 NETWORKS = {
@@ -30,3 +31,6 @@ def measure() -> Iterator[Ratio]:
             for scheme in ("manifold_mixup", "nfm")
         }
         yield from compare_all(ours, _step(build(), "erm"), rounds=rounds, best_of=best_of)
+    last = preact_resnet18(0.25).to(memory_format=torch.channels_last)  # its first layer makes the batch so
+    name = "channels_last step / contiguous step, nfm, width 1/4"
+    yield compare(name, _step(last, "nfm"), _step(preact_resnet18(0.25), "nfm"), rounds=15, best_of=2)
