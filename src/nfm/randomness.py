@@ -6,6 +6,7 @@ No function here reads or moves the global generators of torch, numpy or Python.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,6 +16,9 @@ import torch
 from nfm.errors import UsageError
 
 SEEDS = 2**32
+
+_PASSING = threading.local()
+_ZEROS = np.zeros(4, dtype=np.uint64)  # Philox's counter, and its buffer: nothing drawn yet
 
 
 def check_seed(seed: int) -> int:
@@ -34,11 +38,9 @@ def fold(*parts: int | str) -> int:
     >>> fold(0, "weight", 7) == fold(0, "weight", 8) or fold(1, 23) == fold(12, 3)
     False
     """
-    digest = hashlib.blake2b(digest_size=8)
-    for part in parts:
-        text = str(part).encode()
-        digest.update(b"%c%d:" % (b"s" if isinstance(part, str) else b"i", len(text)) + text)
-    return int.from_bytes(digest.digest(), "little") >> 1
+    texts = [(b"s%d:" if isinstance(part, str) else b"i%d:", str(part).encode()) for part in parts]
+    coded = b"".join([head % len(text) + text for head, text in texts])
+    return int.from_bytes(hashlib.blake2b(coded, digest_size=8).digest(), "little") >> 1
 
 
 def torch_generator(key: int, device: torch.device | str = "cpu") -> torch.Generator:
@@ -51,6 +53,22 @@ def torch_generator(key: int, device: torch.device | str = "cpu") -> torch.Gener
 def numpy_generator(key: int) -> np.random.Generator:
     """Return a fresh numpy generator (Philox) of `key`."""
     return np.random.Generator(np.random.Philox(key=key))
+
+
+def passing_generator(key: int) -> np.random.Generator:
+    """Return the same as `numpy_generator`, good until this thread asks for the next: a sixth of the time to make.
+
+    >>> bool(passing_generator(5).random() == numpy_generator(5).random())
+    True
+    """
+    if not hasattr(_PASSING, "generator"):
+        _PASSING.generator = numpy_generator(0)
+    generator: np.random.Generator = _PASSING.generator
+    generator.bit_generator.state = {
+        "bit_generator": "Philox", "buffer": _ZEROS, "buffer_pos": len(_ZEROS), "has_uint32": 0, "uinteger": 0,
+        "state": {"counter": _ZEROS, "key": np.array([key, 0], dtype=np.uint64)},
+    }  # fmt: skip
+    return generator
 
 
 @contextmanager

@@ -8,12 +8,22 @@ an operator of its own, and whose gradient is the linear part again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from nfm.core.onlookers import watched
+
 UNSTAMPED = -1  # the serial number of a run that no choice asked for
+
+
+class Affine(NamedTuple):
+    """An operator and its transpose as torch knows them, and `run`: the operator by the shortest way."""
+
+    operator: Any
+    transposed: Any
+    run: Callable[..., Tensor]
 
 
 def register_affine(
@@ -23,8 +33,8 @@ def register_affine(
     *,
     settings: str,
     linear_part: Callable[[Tensor], Tensor] = lambda numbers: numbers,
-) -> tuple[Any, Any]:
-    """Register `nfm::name` and `nfm::name_transposed` and return both.
+) -> Affine:
+    """Register `nfm::name` and `nfm::name_transposed`.
 
     `settings` are further arguments in the schema's language; `linear_part` returns the numbers of the same map
     without its constant part.
@@ -39,18 +49,20 @@ def register_affine(
 
     def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
         numbers, key = ctx.saved_tensors
-        return transpose(g, numbers, key, *ctx.settings), *[None] * (2 + len(ctx.settings))
+        return run_transposed(g, numbers, key, *ctx.settings), *[None] * (2 + len(ctx.settings))
 
     def backward_transposed(ctx: Any, g: Tensor) -> tuple[Any, ...]:
         numbers, key = ctx.saved_tensors
         pairing_key, noise_key, _ = key.unbind()
         unstamped = torch.stack([pairing_key, noise_key, torch.full_like(pairing_key, UNSTAMPED)])
-        return apply(g, linear_part(numbers), unstamped, *ctx.settings), *[None] * (2 + len(ctx.settings))
+        return run(g, linear_part(numbers), unstamped, *ctx.settings), *[None] * (2 + len(ctx.settings))
 
     for operator, gradient in ((apply, backward), (transpose, backward_transposed)):
         operator.register_fake(_like_first)
         operator.register_autograd(gradient, setup_context=_keep)
-    return apply, transpose
+    run = _shortest_way(apply, forward, backward)
+    run_transposed = _shortest_way(transpose, transposed, backward_transposed)
+    return Affine(apply, transpose, run)
 
 
 def _like_first(x: Tensor, *_: Any) -> Tensor:
@@ -60,3 +72,36 @@ def _like_first(x: Tensor, *_: Any) -> Tensor:
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     _, numbers, key, *ctx.settings = inputs
     ctx.save_for_backward(numbers, key)
+
+
+def _shortest_way(
+    operator: Callable[..., Tensor], function: Callable[..., Tensor], gradient: Callable[..., Any]
+) -> Callable[..., Tensor]:
+    """Return what runs `function` itself where only autograd looks on: torch's way to it takes 50 to 150 us."""
+
+    def run(x: Tensor, *inputs: Any) -> Tensor:
+        if watched(x):
+            return operator(x, *inputs)
+        if x.requires_grad and torch.is_grad_enabled():
+            differentiable: Tensor = _Direct.apply(function, gradient, x, *inputs)
+            return differentiable
+        return function(x, *inputs)
+
+    return run
+
+
+class _Direct(torch.autograd.Function):
+    """Run `function(x, *inputs)` with `gradient` for its backward pass: what the operator does, by a shorter way."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, function: Callable[..., Tensor], gradient: Callable[..., Any], *inputs: Any
+    ) -> Tensor:
+        output = function(*inputs)
+        ctx.gradient = gradient
+        _keep(ctx, inputs, output)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        return None, None, *ctx.gradient(ctx, g)

@@ -8,18 +8,20 @@ that of the pixels that were really pasted.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from nfm.core.affine_operator import register_affine
 from nfm.core.mixing import Pairing
-from nfm.core.operator import pairing_of
+from nfm.core.operator import drawn_pairing
 from nfm.core.receipts import RECEIPTS
 from nfm.errors import ShapeError
-from nfm.randomness import fold, numpy_generator
+from nfm.randomness import fold, passing_generator
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,24 +48,32 @@ class Boxes:
 
 def place_boxes(weight: Tensor, centre: Tensor, height: int, width: int) -> Boxes:
     """Return boxes of the share 1 - weight [k] around `centre` [k, 2], in units of the image, cut at its border."""
-    share = (1 - weight).clamp(0, 1).sqrt()[:, None]
-    size = torch.tensor([height, width], dtype=torch.float64)
-    low, high = ((centre + sign * share / 2) * size for sign in (-1, 1))
-    first, last = (
-        edge.round().long().clamp(min=torch.zeros(2).long(), max=size.long()) for edge in (low, high)
-    )
+    # In numpy: most often k is 1, and then a call of torch's takes ten times as long.
+    share, size = np.sqrt(np.clip(1 - weight.numpy(), 0, 1))[:, None], np.array([height, width])
+    edges = [(centre.numpy() + sign * share / 2) * size for sign in (-1, 1)]
+    first, last = (torch.from_numpy(np.clip(np.rint(edge).astype(np.int64), 0, size)) for edge in edges)
     return Boxes(first[:, 0], last[:, 0], first[:, 1], last[:, 1])
 
 
 def boxes_of(key: int, shape: Sequence[int], numbers: Tensor, *, per_sample: bool) -> tuple[Pairing, Boxes]:
     """Return the boxes of a batch [n, channels, height, width], and its pairing with the true weights."""
+    weight, alpha, beta, _, _ = numbers.tolist()
+    pairing, boxes = drawn_boxes(key, tuple(shape), weight, alpha, beta, per_sample=per_sample)
+    return pairing.copy(), boxes
+
+
+@functools.lru_cache(maxsize=4)  # as the pairing: the operator, its gradient and the loss ask for the same
+def drawn_boxes(
+    key: int, shape: tuple[int, ...], weight: float, alpha: float, beta: float, *, per_sample: bool
+) -> tuple[Pairing, Boxes]:
+    """Return what `boxes_of` does, shared by all who ask: to be read only."""
     size, _, height, width = shape
-    wanted = pairing_of(key, size, numbers, per_sample=per_sample, dominant=False)
+    wanted = drawn_pairing(key, size, weight, alpha, beta, per_sample=per_sample, dominant=False)
     count = size if wanted.per_sample else 1
-    centre = torch.from_numpy(numpy_generator(fold(key, "centre")).random((count, 2)))
+    centre = torch.from_numpy(passing_generator(fold(key, "centre")).random((count, 2)))
     boxes = place_boxes(wanted.weight.reshape(-1), centre, height, width)
-    weight = 1 - boxes.area.double() / (height * width)
-    return Pairing(wanted.partner, weight if wanted.per_sample else weight[0]), boxes
+    own = 1 - boxes.area.double() / (height * width)
+    return Pairing(wanted.partner, own if wanted.per_sample else own[0]), boxes
 
 
 def check_image(x: Tensor) -> None:
@@ -76,21 +86,24 @@ def check_image(x: Tensor) -> None:
 
 
 def _forward(x: Tensor, numbers: Tensor, key: Tensor, per_sample: bool, stream: int) -> Tensor:
-    pairing_key, _, serial = key.tolist()
     if stream == 0:
-        RECEIPTS.stamp(serial, x.shape)
-    pairing, boxes = boxes_of(pairing_key, x.shape, numbers, per_sample=per_sample)
+        RECEIPTS.stamp(key.tolist()[2], x.shape)
+    pairing, boxes = _meant_for(x, numbers, key, per_sample=per_sample)
     return _moved(x, pairing.partner, boxes)
 
 
 def _transposed(x: Tensor, numbers: Tensor, key: Tensor, per_sample: bool, stream: int) -> Tensor:
     """Return the gradient of x for the gradient of the output: what was pasted goes back to where it was cut."""
-    pairing, boxes = boxes_of(int(key[0]), x.shape, numbers, per_sample=per_sample)
-    inverse = torch.argsort(pairing.partner)
+    pairing, boxes = _meant_for(x, numbers, key, per_sample=per_sample)
     if not pairing.per_sample:
-        return _moved(x, inverse, boxes)
+        return _moved(x, pairing.inverse, boxes)
     mask = boxes.mask(*x.shape[2:]).to(x.device)
-    return x.masked_fill(mask, 0) + x.masked_fill(~mask, 0)[inverse.to(x.device)]
+    return x.masked_fill(mask, 0) + x.masked_fill(~mask, 0)[pairing.inverse.to(x.device)]
+
+
+def _meant_for(x: Tensor, numbers: Tensor, key: Tensor, *, per_sample: bool) -> tuple[Pairing, Boxes]:
+    weight, alpha, beta, _, _ = numbers.tolist()
+    return drawn_boxes(key.tolist()[0], tuple(x.shape), weight, alpha, beta, per_sample=per_sample)
 
 
 def _moved(x: Tensor, source: Tensor, boxes: Boxes) -> Tensor:
@@ -104,6 +117,6 @@ def _moved(x: Tensor, source: Tensor, boxes: Boxes) -> Tensor:
     return moved
 
 
-paste_box_op, paste_box_transposed_op = register_affine(
+paste_box_op, paste_box_transposed_op, run_paste_box = register_affine(
     "paste_box", _forward, _transposed, settings="bool per_sample, int stream"
 )

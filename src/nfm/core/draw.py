@@ -7,13 +7,14 @@ import weakref
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from nfm.core import traced
 from nfm.core.mixing import Pairing, mix_targets, partners_of, soft_targets
 from nfm.core.noise import Noise
-from nfm.core.operator import mix_noise_op, pairing_of
+from nfm.core.operator import pairing_of, run_mix_noise
 from nfm.core.receipts import RECEIPTS
 from nfm.core.weights import sample_weights
 from nfm.randomness import fold
@@ -21,27 +22,34 @@ from nfm.randomness import fold
 _SERIALS = itertools.count()
 
 
+def weight_of(key: int, alpha: float, beta: float, *, dominant: bool) -> float:
+    """Return the one weight of the batch that belongs to the key of a choice."""
+    return float(sample_weights(alpha, beta, 1, fold(key, "weight"), dominant=dominant)[0])
+
+
 class Choice:
     """What was chosen for one step before the size of the batch is known: site, key and numbers.
 
-    `forced` mixes in evaluation mode and without gradients too. `view` changes the noise and keeps
-    partners and weights, for other views of the same batch.
+    `weight` None is drawn from the key. `forced` mixes in evaluation mode and without gradients too. `view`
+    changes the noise and keeps partners and weights, for other views of the same batch.
     """
 
     def __init__(
         self, site: str, *, key: int, step: int, alpha: float, beta: float, per_sample: bool, dominant: bool,
-        noise: Noise, forced: bool = False, view: int = 0,
+        noise: Noise, weight: float | None = None, forced: bool = False, view: int = 0,
     ) -> None:  # fmt: skip
         self.site, self.step, self.forced, self.view = site, step, forced, view
         self.per_sample, self.dominant, self.noise = per_sample, dominant, noise
         self.serial = next(_SERIALS)
         self._key, self._alpha, self._beta = key, alpha, beta
-        weight = float(sample_weights(alpha, beta, 1, fold(key, "weight"), dominant=dominant)[0])
+        if weight is None:
+            weight = weight_of(key, alpha, beta, dominant=dominant)
+        self._weight = weight
         noise_key = fold(key, "noise", view)
         levels = noise.scaled_levels(noise_key)
         # Fresh tensors, because Python numbers would be baked into a compiled graph.
-        self.numbers = torch.tensor([weight, alpha, beta, *levels], dtype=torch.float64)
-        self.key = torch.tensor([key, noise_key, self.serial], dtype=torch.int64)
+        self.numbers = torch.from_numpy(np.array([weight, alpha, beta, *levels], dtype=np.float64))
+        self.key = torch.from_numpy(np.array([key, noise_key, self.serial], dtype=np.int64))
         RECEIPTS.open(self.serial)
         weakref.finalize(self, RECEIPTS.close, self.serial)
 
@@ -49,8 +57,8 @@ class Choice:
         """Return the same choice for another forward pass, with a receipt of its own."""
         return type(self)(
             self.site, key=self._key, step=self.step, alpha=self._alpha, beta=self._beta,
-            per_sample=self.per_sample, dominant=self.dominant, noise=noise or self.noise, forced=forced,
-            view=self.view if view is None else view,
+            per_sample=self.per_sample, dominant=self.dominant, noise=noise or self.noise,
+            weight=self._weight, forced=forced, view=self.view if view is None else view,
         )  # fmt: skip
 
     @property
@@ -71,7 +79,7 @@ class Choice:
                 x, self.numbers, self.key, noise,
                 per_sample=self.per_sample, dominant=self.dominant, stream=stream,
             )  # fmt: skip
-        return mix_noise_op(
+        return run_mix_noise(
             x, self.numbers, self.key, self.per_sample, self.dominant, noise.add_law, noise.mult_law,
             noise.granularity, noise.sparsity, noise.relative, stream,
         )  # fmt: skip
@@ -79,7 +87,7 @@ class Choice:
     def draw(self, size: int) -> Draw:
         """Return what this choice means for a batch of `size`."""
         pairing = pairing_of(
-            int(self.key[0]), size, self.numbers, per_sample=self.per_sample, dominant=self.dominant
+            self._key, size, self.numbers, per_sample=self.per_sample, dominant=self.dominant
         )
         return Draw(site=self.site, step=self.step, pairing=pairing, choice=self)
 

@@ -36,12 +36,16 @@ class Pairing:
     @functools.cached_property
     def unmixed(self) -> bool:
         """Tell whether every example stays as it is."""
-        return not self.per_sample and bool(self.weight == 1)
+        return not self.per_sample and self.weight.item() == 1
 
     @functools.cached_property
     def inverse(self) -> Tensor:
         """The permutation back [n]: example inverse[i] was mixed with example i."""
         return torch.argsort(self.partner)
+
+    def copy(self) -> Pairing:
+        """Return the same with tensors of its own."""
+        return Pairing(self.partner.clone(), self.weight.clone())
 
     def parts(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Return the parts of the example itself and of its partner, [1] or [n], rounded to `dtype`."""

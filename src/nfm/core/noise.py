@@ -13,7 +13,7 @@ from torch import Tensor
 from nfm.core.laws import LAWS
 from nfm.core.weights import sample_beta
 from nfm.errors import UsageError, did_you_mean
-from nfm.randomness import fold, numpy_generator
+from nfm.randomness import fold, passing_generator
 
 SCALE_SHAPES = (2.0, 5.0)  # the authors' code: level * Beta(2, 5), one draw a batch (ledger, row 1)
 
@@ -37,7 +37,7 @@ def _beta_rms(a: float, b: float) -> float:
 SCALE_LAWS: dict[str, ScaleLaw] = {
     "fixed": ScaleLaw(lambda key: 1.0, 1.0),
     "beta": ScaleLaw(lambda key: float(sample_beta(*SCALE_SHAPES, 1, key)[0]), _beta_rms(*SCALE_SHAPES)),
-    "uniform": ScaleLaw(lambda key: float(numpy_generator(key).random()), 1 / math.sqrt(3)),
+    "uniform": ScaleLaw(lambda key: float(passing_generator(key).random()), 1 / math.sqrt(3)),
 }
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from nfm.randomness import fold
 
 Values = TypeVar("Values", Tensor, NDArray[Any])
+ELEMENT = "element"  # the granularity at which each element has a value of its own
 
 
 class Source(NamedTuple):
@@ -56,11 +57,11 @@ class NoisePlan:
 
     def fine(self, shape: tuple[int, ...]) -> bool:
         """Tell whether each element of a feature of `shape` has a value of its own."""
-        return self.shape(shape) == shape
+        return self.granularity == ELEMENT or self.shape(shape) == shape
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the values that a feature of `shape` needs; it broadcasts against it."""
-        kept = {"element": len(shape), "channel": 2, "sample": 1}[self.granularity]
+        kept = {ELEMENT: len(shape), "channel": 2, "sample": 1}[self.granularity]
         return tuple(size if axis < kept else 1 for axis, size in enumerate(shape))
 
     def role(self, source: Source) -> str:

@@ -10,6 +10,7 @@ x: its gradient is the transposed linear part, which is an operator too, and so 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +39,15 @@ _SETTINGS = (
 def pairing_of(key: int, size: int, numbers: Tensor, *, per_sample: bool, dominant: bool) -> Pairing:
     """Return the partners and weights of a batch of `size`, as the operator draws them."""
     weight, alpha, beta, _, _ = numbers.tolist()
+    drawn = drawn_pairing(key, size, weight, alpha, beta, per_sample=per_sample, dominant=dominant)
+    return drawn.copy()
+
+
+@functools.lru_cache(maxsize=4)  # a step asks three times: in the operator, in its gradient and for the loss
+def drawn_pairing(
+    key: int, size: int, weight: float, alpha: float, beta: float, *, per_sample: bool, dominant: bool
+) -> Pairing:
+    """Return what `pairing_of` does, shared by all who ask: to be read only."""
     if alpha == 0:  # nothing is mixed: nothing is drawn
         return Pairing(torch.arange(size), torch.tensor(1.0, dtype=torch.float64))
     partner = torch.randperm(size, generator=torch_generator(fold(key, "partner")))
@@ -102,17 +112,30 @@ def deviation(x: Tensor) -> float:
     return float((variance.double().mean() + mean.double().var(correction=0)).sqrt())
 
 
+def _meant_for(
+    size: int, numbers: Tensor, key: Tensor, *, per_sample: bool, dominant: bool, add_law: str, mult_law: str,
+    granularity: str, sparsity: float, stream: int,
+) -> tuple[Pairing, NoisePlan]:  # fmt: skip
+    """Return what the operator's arguments mean for a batch of `size`: partners, weights and noises."""
+    pairing_key, noise_key, _ = key.tolist()
+    weight, alpha, beta, add, mult = numbers.tolist()
+    pairing = drawn_pairing(pairing_key, size, weight, alpha, beta, per_sample=per_sample, dominant=dominant)
+    plan = NoisePlan.of(
+        fold(noise_key, stream) if add or mult else noise_key, (add, mult),
+        add_law=add_law, mult_law=mult_law, granularity=granularity, sparsity=sparsity,
+    )  # fmt: skip
+    return pairing, plan
+
+
 def _forward(
     x: Tensor, numbers: Tensor, key: Tensor, per_sample: bool, dominant: bool, add_law: str, mult_law: str,
     granularity: str, sparsity: float, relative: bool, stream: int,
 ) -> Tensor:  # fmt: skip
-    pairing_key, noise_key, serial = key.tolist()
     if stream == 0:
-        RECEIPTS.stamp(serial, x.shape)
-    pairing = pairing_of(pairing_key, len(x), numbers, per_sample=per_sample, dominant=dominant)
-    plan = plan_of(
-        numbers, fold(noise_key, stream),
-        add_law=add_law, mult_law=mult_law, granularity=granularity, sparsity=sparsity,
+        RECEIPTS.stamp(key.tolist()[2], x.shape)
+    pairing, plan = _meant_for(
+        len(x), numbers, key, per_sample=per_sample, dominant=dominant, add_law=add_law, mult_law=mult_law,
+        granularity=granularity, sparsity=sparsity, stream=stream,
     )  # fmt: skip
     if relative and plan.add is not None:
         plan = replace(plan, scale=deviation(x))
@@ -127,11 +150,9 @@ def _transposed(
     g: Tensor, numbers: Tensor, key: Tensor, per_sample: bool, dominant: bool, add_law: str, mult_law: str,
     granularity: str, sparsity: float, relative: bool, stream: int,
 ) -> Tensor:  # fmt: skip
-    pairing_key, noise_key, _ = key.tolist()
-    pairing = pairing_of(pairing_key, len(g), numbers, per_sample=per_sample, dominant=dominant)
-    plan = plan_of(
-        numbers, fold(noise_key, stream),
-        add_law=add_law, mult_law=mult_law, granularity=granularity, sparsity=sparsity,
+    pairing, plan = _meant_for(
+        len(g), numbers, key, per_sample=per_sample, dominant=dominant, add_law=add_law, mult_law=mult_law,
+        granularity=granularity, sparsity=sparsity, stream=stream,
     )  # fmt: skip
     if g.device.type != "cpu":
         return mix_noise_transposed(g, pairing, plan)
@@ -145,7 +166,7 @@ def linear_part(numbers: Tensor) -> Tensor:
     return numbers * numbers.new_tensor([1, 1, 1, 0, 1])
 
 
-mix_noise_op, mix_noise_transposed_op = register_affine(
+mix_noise_op, mix_noise_transposed_op, run_mix_noise = register_affine(
     "mix_noise", _forward, _transposed, settings=_SETTINGS, linear_part=linear_part
 )
 

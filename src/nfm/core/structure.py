@@ -26,6 +26,7 @@ def tensors_in(structure: Any) -> Iterator[Tensor]:
     """Yield every tensor of a structure, in order."""
     if isinstance(structure, Tensor):
         yield structure
+        return
     for _, element in parts(structure):
         yield from tensors_in(element)
 

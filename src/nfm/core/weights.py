@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nfm.errors import UsageError
-from nfm.randomness import numpy_generator
+from nfm.randomness import passing_generator
 
 
 def check_shape(name: str, value: float, *, zero: bool) -> float:
@@ -29,7 +29,7 @@ def sample_beta(alpha: float, beta: float, size: int, key: int) -> NDArray[np.fl
     >>> sample_beta(1e-8, 1e-8, 4, key=3)
     array([1., 0., 1., 1.])
     """
-    generator = numpy_generator(key)
+    generator = passing_generator(key)
     log_a, log_b = (
         np.log(generator.standard_gamma(shape + 1.0, size)) + np.log1p(-generator.random(size)) / shape
         for shape in (alpha, beta)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from nfm.core.box import boxes_of, check_image, paste_box_op
+from nfm.core.box import boxes_of, check_image, run_paste_box
 from nfm.core.draw import Choice, Draw
 from nfm.core.noise import Noise
 from nfm.errors import AttachError, SiteError
@@ -22,15 +22,13 @@ class BoxChoice(Choice):
     def apply(self, x: Tensor, stream: int = 0) -> Tensor:
         """Return `x` with a box of its partners."""
         check_image(x)
-        return paste_box_op(x, self.numbers, self.key, self.per_sample, stream)
+        return run_paste_box(x, self.numbers, self.key, self.per_sample, stream)
 
     def draw(self, size: int) -> Draw:
         """Return what this choice meant for the batch of `size` that it met."""
         if not self.shape:
             raise AttachError("the weight of a box is known after its forward pass; run the network first")
-        pairing, _ = boxes_of(
-            int(self.key[0]), (size, *self.shape[1:]), self.numbers, per_sample=self.per_sample
-        )
+        pairing, _ = boxes_of(self._key, (size, *self.shape[1:]), self.numbers, per_sample=self.per_sample)
         return Draw(site=self.site, step=self.step, pairing=pairing, choice=self)
 
 

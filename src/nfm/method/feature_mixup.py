@@ -17,13 +17,13 @@ from nfm.core.mixing import Criterion, mixed_loss
 from nfm.core.noise import Noise
 from nfm.core.weights import check_shape
 from nfm.errors import UsageError
+from nfm.method.ahead import beginning_of
 from nfm.method.dry_run import Plan, dry_run
 from nfm.method.inputs import as_call, batch_size
 from nfm.method.roots import acts, forward_mixed, forward_plain, root_of
 from nfm.method.settings import check_switch
 from nfm.method.sites import Site, resolve
-from nfm.method.steps import Stepped
-from nfm.randomness import numpy_generator
+from nfm.method.steps import Stepped, rank
 
 NFM_NOISE = Noise(0.4, 0.2)  # the paper, Section 5: "across all models trained with NFM"
 PER_BATCH, PER_SAMPLE = "batch", "sample"
@@ -105,9 +105,12 @@ class NoisyFeatureMixup(Stepped):
     def choose(self, sites: Sequence[str], step: int | None = None) -> Choice:
         """Make the choice of `step` (default: the next one) among `sites`."""
         step = self.claim() if step is None else step
-        site = sites[int(numpy_generator(self.key(step, "site")).integers(len(sites)))]
+        site, key, weight = beginning_of(
+            step, tuple(sites), seed=self.seed, rank=rank(),
+            alpha=self.alpha, beta=self.beta, dominant=self.dominant,
+        )  # fmt: skip
         return self.kind(
-            site, key=self.key(step, "draw", site), step=step, alpha=self.alpha, beta=self.beta,
+            site, key=key, step=step, alpha=self.alpha, beta=self.beta, weight=weight,
             per_sample=self.weights == PER_SAMPLE, dominant=self.dominant, noise=self.noise,
         )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -24,7 +25,9 @@ def as_call(x: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def batch_size(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     """Return the length of dim 0 of the first tensor among the inputs."""
-    first = next((tensor for tensor in tensors_in([*args, *kwargs.values()]) if tensor.ndim), None)
+    first = args[0] if args else None
+    if not isinstance(first, Tensor) or not first.ndim:
+        first = next((tensor for tensor in tensors_in((*args, *kwargs.values())) if tensor.ndim), None)
     if first is None:
         raise ShapeError("expected an input tensor with the batch in dim 0, got no tensor")
     if len(first) == 0:
@@ -34,7 +37,12 @@ def batch_size(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
 
 def positional_names(model: nn.Module) -> tuple[str, ...]:
     """Return the names of the arguments of `model`'s forward that can be given by place."""
-    parameters = list(inspect.signature(type(model).forward).parameters.values())[1:]
+    return _positional_names(type(model).forward)
+
+
+@functools.lru_cache
+def _positional_names(forward: Callable[..., Any]) -> tuple[str, ...]:
+    parameters = list(inspect.signature(forward).parameters.values())[1:]
     return tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
 
 

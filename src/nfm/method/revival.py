@@ -22,12 +22,23 @@ def in_backward() -> bool:
     return torch._C._current_graph_task_id() != -1
 
 
-def mark(output: Any, choice: Choice, batch: int, sockets: Sockets) -> None:
-    """Hang `choice` on the autograd nodes of `output`, and have it revived when their backward runs."""
+_saved_tensors_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: True)
+
+
+def may_run_again() -> bool:
+    """Tell whether what runs now could be recomputed in a backward pass, as far as the running torch can tell.
+
+    A checkpoint runs its part without gradients (reentrant), or with hooks on what is saved for the backward pass.
+    """
+    return not torch.is_grad_enabled() or _saved_tensors_hooks(True) is not None
+
+
+def mark(output: Any, choice: Choice, batch: int, sockets: Sockets, *, revive: bool) -> None:
+    """Hang `choice` on the autograd nodes of `output`, and have it revived, if asked, when their backward runs."""
     for node in _nodes(output):
         if node.metadata.get(sockets, (None,))[0] is not choice:
             node.metadata[sockets] = (choice, batch)
-            node.register_prehook(_Revival(sockets, choice, batch))
+            node.register_prehook(_Revival(sockets, choice, batch) if revive else _Silence(sockets))
 
 
 def find_mark(output: Any, sockets: Sockets) -> tuple[Choice, int] | None:
@@ -83,6 +94,18 @@ class _Revival:
         slot.active, slot.batch = self.choice, self.batch
         let_go = self.sockets.hold({self.site.name: self.site})
         torch.autograd.Variable._execution_engine.queue_callback(_AfterBackward(slot, let_go))
+
+
+class _Silence:
+    """A pre-hook of an autograd node whose choice cannot run again: another's, revived before, acts no further."""
+
+    def __init__(self, sockets: Sockets) -> None:
+        self.sockets = sockets
+
+    def __call__(self, grad_outputs: tuple[Tensor, ...]) -> None:
+        slot = self.sockets.slot
+        if slot.revivals:
+            slot.active = None
 
 
 class _AfterBackward:

@@ -25,7 +25,7 @@ from nfm.core.draw import Choice
 from nfm.core.operator import check_feature
 from nfm.errors import AttachError, SiteError
 from nfm.method.inputs import batch_size, mix_inputs, positional_names
-from nfm.method.revival import in_backward, mark
+from nfm.method.revival import in_backward, mark, may_run_again
 from nfm.method.sites import Site, pick, put
 
 ROOT = ""
@@ -51,6 +51,7 @@ class Slot:
         self.active: Choice | None = None
         self.offered = False  # `waiting` was given by hand, for one forward pass
         self.batch = 0
+        self.repeatable = False  # `active` acted where a backward pass may run it again
         self.revivals = 0  # backward passes under way that brought `active` back
         self.outer: Choice | None = None  # what was active before the first of them
 
@@ -187,7 +188,7 @@ class Sockets:
         if slot.revivals or choice is None or output is None:
             return
         check_fired(choice, slot.batch)
-        mark(output, choice, slot.batch, self)
+        mark(output, choice, slot.batch, self, revive=slot.repeatable)
         if self.feed and not slot.offered:
             slot.waiting = self.feed.peek()  # a compiled forward pass could not make its own
 
@@ -245,7 +246,7 @@ class _RootEntry(_Hook):
         if not recomputes:
             choice = slot.waiting
             acts = choice is not None and (choice.forced or (root.training and torch.is_grad_enabled()))
-            slot.active = choice if acts else None
+            slot.active, slot.repeatable = choice if acts else None, False
         choice = slot.active
         if choice is None:
             return None
@@ -254,7 +255,7 @@ class _RootEntry(_Hook):
         if site.module != ROOT:
             return None
         return mix_inputs(
-            root, args, kwargs, site.inputs, lambda x, stream: _apply(choice, slot.batch, x, stream),
+            root, args, kwargs, site.inputs, lambda x, stream: _apply(choice, slot, x, stream),
             positional=self.names,
         )  # fmt: skip
 
@@ -287,11 +288,12 @@ class _SiteOutput(_Hook):
         site = self.sockets.sites[choice.site]
         if site.module != self.module:
             return None
-        return put(output, site, _apply(choice, slot.batch, pick(output, site)))
+        return put(output, site, _apply(choice, slot, pick(output, site)))
 
 
-def _apply(choice: Choice, batch: int, x: Tensor, stream: int = 0) -> Tensor:
+def _apply(choice: Choice, slot: Slot, x: Tensor, stream: int = 0) -> Tensor:
     check_feature(x, f"site {choice.site!r}")
     if not torch.compiler.is_compiling():  # a compiled graph would be made for this one batch size
-        check_carries(choice, batch, x.shape)
+        check_carries(choice, slot.batch, x.shape)
+        slot.repeatable = may_run_again()
     return choice.apply(x, stream)

@@ -34,7 +34,7 @@ class Stepped:
 
     def key(self, step: int, *purpose: int | str) -> int:
         """Return the key of `step` in this process for a purpose."""
-        return fold(self.seed, step, _rank(), *purpose)
+        return fold(self.seed, step, rank(), *purpose)
 
     def state_dict(self) -> dict[str, int]:
         """Return what a resumed run needs: the seed and the next step."""
@@ -45,6 +45,7 @@ class Stepped:
         self.seed, self.step = check_seed(state["seed"]), int(state["step"])
 
 
-def _rank() -> int:
+def rank() -> int:
+    """Return the number of this process among those that train together."""
     distributed = torch.distributed
     return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0

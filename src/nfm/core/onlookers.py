@@ -1,0 +1,25 @@
+"""Who looks on while an operator runs: the compiler, torch's transforms and modes, tracers, profilers."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+def watched(x: Tensor) -> bool:
+    """Tell whether a call on `x` must go through torch's dispatcher: something besides autograd is to see it.
+
+    >>> watched(torch.zeros(2))
+    False
+    >>> torch.func.vmap(lambda x: x + watched(x))(torch.zeros(2))
+    tensor([1., 1.])
+    """
+    return (
+        torch.compiler.is_compiling()
+        or type(x) not in (Tensor, nn.Parameter)
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._len_torch_function_stack() > 0
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._autograd._profiler_enabled()
+        or torch._C._get_tracing_state() is not None
+    )
