@@ -1,9 +1,10 @@
 /* Mix and noise in one pass over the feature: what nfm/core/compiled.py calls. Plain C11, no torch headers.
 
    Noise is counter-based: Threefry-4x32-13 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") of
-   the key, the example and the position in it; sums and shifts only, which every compiler turns into vectors. So any split over threads, and any machine, gives the same bits: there
-   is no fused multiply-add (-ffp-contract=off), no libm, and nothing but IEEE additions, products, quotients and
-   square roots in a fixed order. The sums are those of nfm/core/mixing.py and noise.py, in the same order too. */
+   the key, the example and the position in it; sums and shifts only, which every compiler turns into vectors. So any
+   split over threads, any order of memory and any machine gives the same bits: there is no fused multiply-add
+   (-ffp-contract=off), no libm, and nothing but IEEE additions, products, quotients and square roots in a fixed
+   order. The sums are those of nfm/core/mixing.py and noise.py, in the same order too. */
 
 #include <pthread.h>
 #include <stdint.h>
@@ -11,8 +12,12 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define CHUNK 1024 /* elements of an example drawn together: stays in the first-level cache */
-#define BATCH 8    /* chunks that a thread takes at once */
+#define BATCH 8    /* chunks that a thread takes at once, in order */
+#define LINE 16    /* elements of a line of cache */
+#define TILE 16    /* chunks, at most, that are worked on together where channels lie last */
+#define STRETCH 32 /* examples of a cycle that are a piece of work where there are few tiles */
 #define THREADS 256
+#define STACK (1 << 21) /* bytes of a thread: some systems give too few for tiles */
 #define INLINE static inline __attribute__((always_inline))
 
 #ifdef NFM_CLONES /* one binary, the widest vectors of the machine that runs it */
@@ -39,7 +44,7 @@ struct job { /* as in nfm/core/compiled.py */
     struct noise add, mult, touch;
     float untouched; /* where touch + 1 is below this, there is no noise */
     int32_t transposed, threads;
-    int64_t next; /* the first chunk that nobody took yet */
+    int64_t next; /* the first piece of work that nobody took yet */
 };
 
 /* --- words -------------------------------------------------------------------------------------------------- */
@@ -81,13 +86,17 @@ INLINE float minus_twice_log(float u) {
     return (float)exponent * -1.38629436f - 4.0f * s * series;
 }
 
-/* Box and Muller (1958): a word for the radius, a word for the angle (two bits of it choose the quadrant) */
-INLINE void gaussian(const uint32_t *restrict words, float *restrict values, int groups) {
-    for (int half = 0; half < 4 * groups; half += 2 * groups)
-        for (int g = half; g < half + groups; g++) {
-            const float u = (float)(int32_t)(words[g] >> 1) * 0x1p-31f + 0x1p-32f;
-            const float radius = __builtin_sqrtf(minus_twice_log(u));
-            const uint32_t turn = words[g + groups];
+/* Box and Muller (1958): a word for the radius, a word for the angle (two bits of it choose the quadrant). Two loops:
+   in one, an element's operations were a longer chain than a processor looks ahead. */
+INLINE void gaussian(const uint32_t *restrict words, float *restrict values, int groups, float level) {
+    float radius[CHUNK / 4];
+    for (int half = 0; half < 4 * groups; half += 2 * groups) {
+        for (int g = 0; g < groups; g++) {
+            const float u = (float)(int32_t)(words[half + g] >> 1) * 0x1p-31f + 0x1p-32f;
+            radius[g] = __builtin_sqrtf(minus_twice_log(u));
+        }
+        for (int g = 0; g < groups; g++) {
+            const uint32_t turn = words[half + g + groups];
             const float angle = (float)((int32_t)turn >> 2) * (0x1.921fb6p-1f * 0x1p-29f); /* pi/4 */
             const float z = angle * angle;
             /* minimax on [-pi/4, pi/4]: errors 4e-9 and 1e-10 */
@@ -95,18 +104,12 @@ INLINE void gaussian(const uint32_t *restrict words, float *restrict values, int
                 angle + angle * z * (-0x1.555546p-3f + z * (0x1.11076p-7f + z * -0x1.994eb4p-13f));
             const float cosine =
                 1.0f - 0.5f * z + z * z * (0x1.55554ap-5f + z * (-0x1.6c0c8cp-10f + z * 0x1.9a025ap-16f));
-            const float first = turn & 1 ? sine : cosine, second = turn & 1 ? cosine : sine;
-            values[g] = radius * (turn & 2 ? -first : first);
-            values[g + groups] = radius * (turn & 2 ? -second : second);
+            const int odd = (int32_t)(turn << 31) < 0; /* a sign chooses in one instruction */
+            const float away = (int32_t)(turn << 30) < 0 ? -radius[g] : radius[g];
+            values[half + g] = away * (odd ? sine : cosine) * level;
+            values[half + g + groups] = away * (odd ? cosine : sine) * level;
         }
-}
-
-INLINE void uniform(const uint32_t *restrict words, float *restrict values, int count) {
-    for (int i = 0; i < count; i++) values[i] = (float)(int32_t)words[i] * 0x1p-31f;
-}
-
-INLINE void rademacher(const uint32_t *restrict words, float *restrict values, int count) {
-    for (int i = 0; i < count; i++) values[i] = words[i] >> 31 ? -1.0f : 1.0f;
+    }
 }
 
 static inline int length(int64_t size, int64_t chunk) {
@@ -114,181 +117,247 @@ static inline int length(int64_t size, int64_t chunk) {
     return rest < CHUNK ? (int)rest : CHUNK;
 }
 
-/* Draw chunk `chunk` of an example of `size` elements: values[CHUNK], of which the first `length` count. */
-VECTORISED static void draw(float *restrict values, const struct noise *noise, int64_t example, int64_t size, int64_t chunk) {
+/* Draw chunk `chunk` of an example of `size` elements, with level: values[CHUNK], the first `length` count. */
+VECTORISED static void draw(float *restrict values, const struct noise *noise, int64_t example, int64_t size,
+                            int64_t chunk) {
     uint32_t words[CHUNK];
     const int groups = (length(size, chunk) + 3) / 4;
     draw_words(words, groups, noise->key, (uint64_t)example, (uint64_t)chunk * (CHUNK / 4));
-    if (noise->law == GAUSSIAN) gaussian(words, values, groups);
-    else if (noise->law == UNIFORM) uniform(words, values, 4 * groups);
-    else rademacher(words, values, 4 * groups);
+    const float level = noise->level;
+    if (noise->law == GAUSSIAN) gaussian(words, values, groups, level);
+    else if (noise->law == UNIFORM)
+        for (int i = 0; i < 4 * groups; i++) values[i] = (float)(int32_t)words[i] * 0x1p-31f * level;
+    else
+        for (int i = 0; i < 4 * groups; i++) values[i] = words[i] >> 31 ? -level : level;
 }
 
-/* --- mix and noise ------------------------------------------------------------------------------------------ */
-
-/* Draw a noise with its level; `touched` [count] holds 0 and 1, or is NULL. */
-INLINE void draw_levelled(float *restrict values, const struct noise *noise, const float *restrict touched,
-                          int64_t example, int64_t size, int64_t chunk) {
+/* Draw a noise with its factors; `touched` [count] holds 0 and 1, or is NULL. */
+INLINE void draw_scaled(float *restrict values, const struct noise *noise, const float *restrict touched,
+                        int64_t example, int64_t size, int64_t chunk) {
     const int count = length(size, chunk);
     draw(values, noise, example, size, chunk);
-    for (int i = 0; i < count; i++) values[i] *= noise->level;
     if (touched) for (int i = 0; i < count; i++) values[i] *= touched[i];
     if (noise->scale != 1.0f) for (int i = 0; i < count; i++) values[i] *= noise->scale;
-}
-
-INLINE const float *draw_touched(float *restrict values, const struct job *job, int64_t example, int64_t chunk) {
-    if (job->touch.law == SILENT) return NULL;
-    draw(values, &job->touch, example, job->size, chunk);
-    for (int i = 0; i < CHUNK; i++) values[i] = values[i] + 1.0f >= job->untouched ? 1.0f : 0.0f;
-    return values;
-}
-
-/* Walk over a chunk of an example with its channels last: `place` in memory of each element in order. */
-#define FOR_EACH_PLACE(job, chunk, body)                                                \
-    do {                                                                                \
-        const int64_t inner = (job)->size / (job)->channels, start = (chunk) * CHUNK;   \
-        int64_t row = start % inner, channel = start / inner;                           \
-        for (int i = 0; i < length((job)->size, chunk); i++) {                          \
-            const int64_t place = row * (job)->channels + channel;                      \
-            body;                                                                       \
-            if (++row == inner) row = 0, channel++;                                     \
-        }                                                                               \
-    } while (0)
-
-/* Return a chunk of an example in order: where it lies, or copied to `buffer`. */
-INLINE const float *fetch(const struct job *job, float *restrict buffer, int64_t example, int64_t chunk) {
-    const float *source = job->in + example * job->size;
-    if (job->channels == 1) return source + chunk * CHUNK;
-    FOR_EACH_PLACE(job, chunk, buffer[i] = source[place]);
-    return buffer;
-}
-
-INLINE void mix(float *restrict out, const float *restrict a, const float *restrict b, float own, float part,
-                int count) {
-    for (int i = 0; i < count; i++) out[i] = own * a[i] + part * b[i];
 }
 
 /* out = (1 + mult) * out + add, each noise if there is one */
 INLINE void perturb(const struct job *job, float *restrict out, int64_t example, int64_t chunk) {
     float noise[CHUNK], mask[CHUNK];
+    const float *touched = job->touch.law == SILENT ? NULL : mask;
     const int count = length(job->size, chunk);
-    const float *touched = draw_touched(mask, job, example, chunk);
+    if (touched) {
+        draw(mask, &job->touch, example, job->size, chunk);
+        for (int i = 0; i < count; i++) mask[i] = mask[i] + 1.0f >= job->untouched ? 1.0f : 0.0f;
+    }
     if (job->mult.law != SILENT) {
-        draw_levelled(noise, &job->mult, touched, example, job->size, chunk);
+        draw_scaled(noise, &job->mult, touched, example, job->size, chunk);
         for (int i = 0; i < count; i++) out[i] *= 1.0f + noise[i];
     }
     if (job->add.law != SILENT) {
-        draw_levelled(noise, &job->add, touched, example, job->size, chunk);
+        draw_scaled(noise, &job->add, touched, example, job->size, chunk);
         for (int i = 0; i < count; i++) out[i] += noise[i];
     }
 }
 
-/* Return where a chunk of the output is computed: in its place, or in `buffer`, from where `put` takes it. */
-INLINE float *place_of(const struct job *job, float *buffer, int64_t example, int64_t chunk) {
-    return job->channels == 1 ? job->out + example * job->size + chunk * CHUNK : buffer;
+/* --- tiles: some chunks of an example, mixed and put in order, or mixed and put back ---------------------------- */
+
+struct blend { /* own * a + part * b, or a alone where b is NULL */
+    const float *a, *b;
+    float own, part;
+};
+
+INLINE struct blend moved(struct blend from, int64_t by) {
+    return (struct blend){from.a + by, from.b ? from.b + by : NULL, from.own, from.part};
 }
 
-INLINE void put(const struct job *job, const float *restrict buffer, int64_t example, int64_t chunk) {
-    float *restrict target = job->out + example * job->size;
-    if (job->channels > 1) FOR_EACH_PLACE(job, chunk, target[place] = buffer[i]);
+INLINE void mix(float *restrict out, struct blend from, int64_t count) {
+    if (!from.b) memcpy(out, from.a, sizeof(float) * (size_t)count);
+    else for (int64_t i = 0; i < count; i++) out[i] = from.own * from.a[i] + from.part * from.b[i];
 }
 
-VECTORISED static void forward(const struct job *job, int64_t example, int64_t chunk) {
-    float one[CHUNK], two[CHUNK], ordered[CHUNK];
-    const int count = length(job->size, chunk);
-    float *out = place_of(job, ordered, example, chunk);
-    const float *a = fetch(job, one, example, chunk);
-    if (job->other) {
-        const float *b = fetch(job, two, job->other[example], chunk);
-        mix(out, a, b, job->own_part[example], job->other_part[example], count);
-    } else
-        memcpy(out, a, sizeof(float) * (size_t)count);
-    perturb(job, out, example, chunk);
-    put(job, out, example, chunk);
+typedef float four __attribute__((vector_size(16)));
+#ifdef __clang__
+#define PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define PICK(a, b, ...) __builtin_shuffle(a, b, (int32_t __attribute__((vector_size(16)))){__VA_ARGS__})
+#endif
+
+INLINE four mixed_four(struct blend from, int64_t at) {
+    four a, b;
+    memcpy(&a, from.a + at, sizeof a);
+    if (!from.b) return a;
+    memcpy(&b, from.b + at, sizeof b);
+    return from.own * a + from.part * b;
 }
 
-/* One chunk of all examples: each gets its own part of (1 + mult) * in, and a part of that of who took from it.
-   Along a cycle of the permutation each of these is computed once, for two outputs. */
-VECTORISED static void transposed(const struct job *job, int64_t chunk) {
-    float ordered[CHUNK], buffer[CHUNK], values[3][CHUNK];
-    const int count = length(job->size, chunk);
-    const size_t bytes = sizeof(float) * (size_t)count;
-    for (int64_t start = 0; start < job->examples; start++) {
-        if (!job->starts[start]) continue;
-        float *first = values[0], *mine = first, *theirs = values[1], *spare = values[2];
-        memcpy(first, fetch(job, buffer, start, chunk), bytes);
-        perturb(job, first, start, chunk);
-        for (int64_t example = start, taker; ; example = taker) {
-            taker = job->other[example];
-            if (taker != start) {
-                memcpy(theirs, fetch(job, buffer, taker, chunk), bytes);
-                perturb(job, theirs, taker, chunk);
+/* out[j * out_step + i] = from[i * step + j] for i, j < 4 */
+INLINE void turn_four(float *restrict out, int64_t out_step, struct blend from, int64_t step) {
+    const four r0 = mixed_four(from, 0), r1 = mixed_four(from, step);
+    const four r2 = mixed_four(from, 2 * step), r3 = mixed_four(from, 3 * step);
+    const four low01 = PICK(r0, r1, 0, 4, 1, 5), high01 = PICK(r0, r1, 2, 6, 3, 7);
+    const four low23 = PICK(r2, r3, 0, 4, 1, 5), high23 = PICK(r2, r3, 2, 6, 3, 7);
+    const four columns[4] = {PICK(low01, low23, 0, 1, 4, 5), PICK(low01, low23, 2, 3, 6, 7),
+                             PICK(high01, high23, 0, 1, 4, 5), PICK(high01, high23, 2, 3, 6, 7)};
+    for (int j = 0; j < 4; j++) memcpy(out + j * out_step, &columns[j], sizeof(four));
+}
+
+struct steps { int64_t place, channel; }; /* in memory, to the next place and to the next channel: one of them is 1 */
+
+INLINE int64_t at(struct steps steps, int64_t place, int64_t channel) {
+    return place * steps.place + channel * steps.channel;
+}
+
+/* Some places of some channels, from one order to the other: by four times four, the last ones over those before. A
+   line of places at a time, so that the lines of cache on both sides stay until they are done. */
+INLINE void turn(float *restrict out, struct steps to, struct blend from, struct steps of, int64_t places,
+                 int64_t channels) {
+    const int64_t out_step = to.place + to.channel - 1, step = of.place + of.channel - 1; /* the one that is not 1 */
+    if (places < 4 || channels < 4) {
+        for (int64_t c = 0; c < channels; c++)
+            for (int64_t p = 0; p < places; p++) mix(out + at(to, p, c), moved(from, at(of, p, c)), 1);
+        return;
+    }
+    for (int64_t line = 0; line < places; line += LINE)
+        for (int64_t next_c = 0; next_c < channels; next_c += 4)
+            for (int64_t next_p = line; next_p < line + LINE && next_p < places; next_p += 4) {
+                const int64_t c = next_c < channels - 4 ? next_c : channels - 4;
+                const int64_t p = next_p < places - 4 ? next_p : places - 4;
+                turn_four(out + at(to, p, c), out_step, moved(from, at(of, p, c)), step);
             }
-            float *out = place_of(job, ordered, example, chunk);
-            mix(out, mine, taker == start ? first : theirs, job->own_part[example], job->other_part[taker], count);
-            put(job, out, example, chunk);
-            if (taker == start) break;
-            float *done = mine == first ? spare : mine;
-            mine = theirs, theirs = done;
-        }
+}
+
+struct tile { int64_t first, last; }; /* elements of an example, in order: whole chunks, but for the last one */
+
+/* Return the elements of a tile: a chunk, or with channels last as many as fill lines of cache. */
+INLINE int64_t tile_size(const struct job *job) {
+    const int64_t chunks = job->channels == 1 ? 1 : (LINE * (job->size / job->channels) + CHUNK - 1) / CHUNK;
+    return CHUNK * (chunks < TILE ? chunks : TILE);
+}
+
+INLINE struct tile tile_of(const struct job *job, int64_t number) {
+    const int64_t first = number * tile_size(job), last = first + tile_size(job);
+    return (struct tile){first, last < job->size ? last : job->size};
+}
+
+enum direction { TO_ORDER, TO_MEMORY };
+
+/* ordered[tile] = from[example] or out[example] = from[tile]. With channels last, a tile starts and ends amid a
+   channel: up to three ranges of places have each their range of channels. */
+INLINE void lay(const struct job *job, struct tile tile, float *restrict out, struct blend from, enum direction to) {
+    const int64_t inner = job->size / job->channels;
+    const int64_t c0 = tile.first / inner, p0 = tile.first % inner, c1 = tile.last / inner, p1 = tile.last % inner;
+    const int64_t cuts[4] = {0, p0 < p1 ? p0 : p1, p0 < p1 ? p1 : p0, inner};
+    const struct steps order = {1, inner}, memory = {job->channels, 1};
+    if (job->channels == 1) {
+        if (to == TO_ORDER) mix(out, moved(from, tile.first), tile.last - tile.first);
+        else mix(out + tile.first, from, tile.last - tile.first);
+    } else for (int i = 0; i < 3; i++) {
+        const int64_t p = cuts[i], places = cuts[i + 1] - p, c = c0 + (p < p0), channels = c1 + (p < p1) - c;
+        const int64_t ordered = at(order, p, c) - tile.first, lies = at(memory, p, c);
+        if (to == TO_ORDER) turn(out + ordered, order, moved(from, lies), memory, places, channels);
+        else turn(out + lies, memory, moved(from, ordered), order, places, channels);
     }
 }
 
-/* Mark one example of each cycle of the permutation. */
-static void mark_starts(struct job *job) {
-    memset(job->starts, 2, (size_t)job->examples);
-    for (int64_t start = 0; start < job->examples; start++) {
-        if (job->starts[start] != 2) continue;
-        for (int64_t next = job->other[start]; next != start; next = job->other[next]) job->starts[next] = 0;
-        job->starts[start] = 1;
+/* --- mix and noise ------------------------------------------------------------------------------------------ */
+
+/* ordered[tile] = (1 + mult) * from[example] + add, each noise if there is one */
+INLINE void take(const struct job *job, struct tile tile, float *ordered, struct blend from, int64_t example) {
+    lay(job, tile, ordered, from, TO_ORDER);
+    for (int64_t done = 0; done < tile.last - tile.first; done += CHUNK)
+        perturb(job, ordered + done, example, (tile.first + done) / CHUNK);
+}
+
+VECTORISED static void forward(const struct job *job, int64_t example, int64_t number) {
+    float buffer[TILE * CHUNK];
+    const struct tile tile = tile_of(job, number);
+    float *out = job->out + example * job->size, *ordered = job->channels == 1 ? out + tile.first : buffer;
+    struct blend from = {.a = job->in + example * job->size};
+    if (job->other) {
+        from.b = job->in + job->other[example] * job->size;
+        from.own = job->own_part[example], from.part = job->other_part[example];
+    }
+    take(job, tile, ordered, from, example);
+    if (ordered == buffer) lay(job, tile, out, (struct blend){.a = buffer}, TO_MEMORY);
+}
+
+/* One tile of the examples on a stretch: each gets its own part of (1 + mult) * in, and a part of that of who took
+   from it. Along a cycle of the permutation each of these is computed once, for two outputs. */
+VECTORISED static void transposed(const struct job *job, int64_t number, int64_t start) {
+    float values[3 * TILE * CHUNK];
+    const struct tile tile = tile_of(job, number);
+    float *first = values, *mine = first, *theirs = first + tile_size(job), *spare = theirs + tile_size(job);
+    take(job, tile, first, (struct blend){.a = job->in + start * job->size}, start);
+    for (int64_t example = start, taker;; example = taker) {
+        taker = job->other[example];
+        if (taker == start) theirs = first;
+        else take(job, tile, theirs, (struct blend){.a = job->in + taker * job->size}, taker);
+        const struct blend both = {mine, theirs, job->own_part[example], job->other_part[taker]};
+        lay(job, tile, job->out + example * job->size, both, TO_MEMORY);
+        if (job->starts[taker]) return;
+        float *done = mine == first ? spare : mine;
+        mine = theirs, theirs = done;
     }
 }
 
 /* --- threads: made for one call and gone after it, so that a fork finds none ---------------------------------- */
 
+static int64_t tiles_of(const struct job *job) { return (job->size + tile_size(job) - 1) / tile_size(job); }
+
+/* Return how many examples are a piece of work: all, or fewer where there is no tile for each thread. */
+static int64_t stretch_of(const struct job *job) { return tiles_of(job) < job->threads ? STRETCH : job->examples; }
+
+/* Mark where stretches start: at one example of each cycle of the permutation, and again after so many. */
+static void mark_starts(struct job *job) {
+    const int64_t most = stretch_of(job);
+    memset(job->starts, 2, (size_t)job->examples);
+    for (int64_t start = 0; start < job->examples; start++) {
+        if (job->starts[start] != 2) continue;
+        job->starts[start] = 1;
+        for (int64_t next = job->other[start], steps = 1; next != start; next = job->other[next], steps++)
+            job->starts[next] = steps % most == 0;
+    }
+}
+
 static void *work_through(void *argument) {
     struct job *job = argument;
-    const int64_t chunks = (job->size + CHUNK - 1) / CHUNK;
-    const int by_chunk = job->transposed && job->other; /* else the transposed map is the map */
-    const int64_t units = by_chunk ? chunks : chunks * job->examples, batch = by_chunk ? 1 : BATCH;
+    const int64_t tiles = tiles_of(job), units = tiles * job->examples;
+    const int transposes = job->transposed && job->other; /* else the transposed map is the map */
+    const int64_t batch = transposes ? stretch_of(job) : job->channels > 1 ? 1 : BATCH;
     for (;;) {
         const int64_t first = __atomic_fetch_add(&job->next, batch, __ATOMIC_RELAXED);
         if (first >= units) return NULL;
         for (int64_t unit = first; unit < first + batch && unit < units; unit++)
-            if (by_chunk) transposed(job, unit);
-            else forward(job, unit / chunks, unit % chunks);
+            if (!transposes) forward(job, unit / tiles, unit % tiles);
+            else if (job->starts[unit % job->examples]) transposed(job, unit / job->examples, unit % job->examples);
     }
 }
 
 EXPORT void nfm_mix_noise(struct job *job) {
     pthread_t helpers[THREADS];
+    pthread_attr_t attributes;
     int made = 0;
     if (job->transposed && job->other) mark_starts(job);
-    while (made < job->threads - 1 && made < THREADS && !pthread_create(&helpers[made], NULL, work_through, job))
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK);
+    while (made < job->threads - 1 && made < THREADS &&
+           !pthread_create(&helpers[made], &attributes, work_through, job))
         made++;
+    pthread_attr_destroy(&attributes);
     work_through(job);
     while (made) pthread_join(helpers[--made], NULL);
 }
 
-/* out[last - first] = elements `first` to `last` of an example of `size` elements, without level */
-VECTORISED static void fill(float *out, const struct noise *noise, int64_t example, int64_t size, int64_t first,
-                            int64_t last) {
-    float values[CHUNK];
-    for (int64_t chunk = first / CHUNK; chunk * CHUNK < last; chunk++) {
-        const int64_t start = chunk * CHUNK, from = first > start ? first : start;
-        const int64_t to = start + CHUNK < last ? start + CHUNK : last;
-        draw(values, noise, example, size, chunk);
-        memcpy(out + (from - first), values + (from - start), sizeof(float) * (size_t)(to - from));
-    }
-}
-
 /* Fill out[last - first] with the values of places `first` to `last` of examples in a row, `size` elements each. */
 EXPORT void nfm_fill(float *out, int32_t law, uint64_t key, int64_t size, int64_t first, int64_t last) {
-    const struct noise noise = {.key = key, .law = law};
-    for (int64_t at = first; at < last;) {
-        const int64_t example = at / size, end = (example + 1) * size < last ? (example + 1) * size : last;
-        fill(out + (at - first), &noise, example, size, at - example * size, end - example * size);
-        at = end;
+    const struct noise noise = {.key = key, .law = law, .level = 1.0f};
+    float values[CHUNK];
+    for (int64_t at = first, count; at < last; at += count) {
+        const int64_t chunk = at % size / CHUNK, skipped = at % size % CHUNK;
+        draw(values, &noise, at / size, size, chunk);
+        count = length(size, chunk) - skipped;
+        if (count > last - at) count = last - at;
+        memcpy(out + (at - first), values + skipped, sizeof(float) * (size_t)count);
     }
 }
 
