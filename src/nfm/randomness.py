@@ -50,6 +50,14 @@ def torch_generator(key: int, device: torch.device | str = "cpu") -> torch.Gener
     return generator
 
 
+def passing_torch_generator(key: int) -> torch.Generator:
+    """Return the same as `torch_generator` on the CPU, good until this thread asks for the next."""
+    if not hasattr(_PASSING, "torch"):
+        _PASSING.torch = torch.Generator()
+    generator: torch.Generator = _PASSING.torch
+    return generator.manual_seed(key)
+
+
 def numpy_generator(key: int) -> np.random.Generator:
     """Return a fresh numpy generator (Philox) of `key`."""
     return np.random.Generator(np.random.Philox(key=key))
@@ -61,9 +69,9 @@ def passing_generator(key: int) -> np.random.Generator:
     >>> bool(passing_generator(5).random() == numpy_generator(5).random())
     True
     """
-    if not hasattr(_PASSING, "generator"):
-        _PASSING.generator = numpy_generator(0)
-    generator: np.random.Generator = _PASSING.generator
+    if not hasattr(_PASSING, "numpy"):
+        _PASSING.numpy = numpy_generator(0)
+    generator: np.random.Generator = _PASSING.numpy
     generator.bit_generator.state = {
         "bit_generator": "Philox", "buffer": _ZEROS, "buffer_pos": len(_ZEROS), "has_uint32": 0, "uinteger": 0,
         "state": {"counter": _ZEROS, "key": np.array([key, 0], dtype=np.uint64)},

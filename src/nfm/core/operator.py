@@ -27,7 +27,7 @@ from nfm.core.receipts import RECEIPTS
 from nfm.core.streams import draw_source, factors_of, noises_of
 from nfm.core.weights import sample_weights
 from nfm.errors import ShapeError
-from nfm.randomness import fold, torch_generator
+from nfm.randomness import fold, passing_torch_generator
 
 # numbers: float64 [weight, alpha, beta, add, mult]; key: int64 [pairing key, noise key, serial]
 _SETTINGS = (
@@ -50,7 +50,7 @@ def drawn_pairing(
     """Return what `pairing_of` does, shared by all who ask: to be read only."""
     if alpha == 0:  # nothing is mixed: nothing is drawn
         return Pairing(torch.arange(size), torch.tensor(1.0, dtype=torch.float64))
-    partner = torch.randperm(size, generator=torch_generator(fold(key, "partner")))
+    partner = torch.randperm(size, generator=passing_torch_generator(fold(key, "partner")))
     if not per_sample:
         return Pairing(partner, torch.tensor(weight, dtype=torch.float64))
     return Pairing(

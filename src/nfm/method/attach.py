@@ -14,11 +14,12 @@ from nfm.core.mixing import Criterion, mixed_loss
 from nfm.core.structure import tensors_in
 from nfm.errors import AttachError, ShapeError, UsageError
 from nfm.method.feature_mixup import NoisyFeatureMixup, Outcome
+from nfm.method.hooks import check_fired
 from nfm.method.revival import find_mark, mark_all
 from nfm.method.roots import acts, is_compiled, register, root_of, unregister
 from nfm.method.scheme import Method, mixings_of
 from nfm.method.schemes import scheme
-from nfm.method.sockets import Sockets, check_fired
+from nfm.method.sockets import Sockets
 
 _SHAPE_CLASSES = 3  # the compiler's own: the first batch size, any other, and 1
 

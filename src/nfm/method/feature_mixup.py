@@ -98,9 +98,10 @@ class NoisyFeatureMixup(Stepped):
     def sites_of(self, model: nn.Module) -> dict[str, Site]:
         """Return the sites of `model` that this method mixes at, by name."""
         root = root_of(model)
-        if root not in self._resolved:
-            self._resolved[root] = resolve(root, self.sites, self.inputs)
-        return self._resolved[root]
+        sites = self._resolved.get(root)
+        if sites is None:
+            sites = self._resolved[root] = resolve(root, self.sites, self.inputs)
+        return sites
 
     def choose(self, sites: Sequence[str], step: int | None = None) -> Choice:
         """Make the choice of `step` (default: the next one) among `sites`."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,9 +10,10 @@ from torch import nn
 
 from nfm.core.draw import Choice
 from nfm.errors import AttachError
+from nfm.method.hooks import RootEntry, RootExit, check_fired
 from nfm.method.inputs import batch_size
 from nfm.method.sites import Site
-from nfm.method.sockets import Sockets, check_fired
+from nfm.method.sockets import Sockets
 
 _ATTACHED: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # every module inside an attached network
 
@@ -50,33 +49,38 @@ def acts(root: nn.Module) -> bool:
     return root.training and torch.is_grad_enabled()
 
 
-@contextmanager
-def sockets_for_call(root: nn.Module, site: dict[str, Site], *, compiled: bool) -> Iterator[Sockets]:
-    """Hold the hooks of one forward pass, and no longer."""
-    sockets = Sockets.of(root)
-    if compiled and not (sockets.feed and site.keys() <= sockets.sites.keys()):
-        raise AttachError(
-            f"{type(root).__name__} was compiled before the method was attached, and the compiler ignores "
-            "later hooks; call nfm.attach(model, method) first, then torch.compile(model)"
-        )
-    let_go = sockets.hold(site)
-    try:
-        yield sockets
-    finally:
-        let_go()
-
-
 def forward_mixed(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], choice: Choice, site: Site
 ) -> Any:
     """Run one forward pass in which `choice` acts at `site`; refuse one in which it did not act exactly once."""
     root = root_of(model)
-    with (
-        sockets_for_call(root, {site.name: site}, compiled=is_compiled(model)) as sockets,
-        sockets.offer(choice),
-    ):
-        output = model(*args, **kwargs)
+    sockets = Sockets.of(root)
+    if is_compiled(model) and not (sockets.feed and site.name in sockets.sites):
+        raise AttachError(
+            f"{type(root).__name__} was compiled before the method was attached, and the compiler ignores "
+            "later hooks; call nfm.attach(model, method) first, then torch.compile(model)"
+        )
+    by_hand = model is root and not root._forward_pre_hooks  # of others, which see the input first
+    let_go = sockets.hold({site.name: site}, root=not by_hand)
+    try:
+        with sockets.offer(choice):
+            output = _run_by_hand(sockets, root, args, kwargs) if by_hand else model(*args, **kwargs)
+    finally:
+        let_go()
     check_fired(choice, batch_size(args, kwargs))
+    return output
+
+
+def _run_by_hand(sockets: Sockets, root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run `root` between what its two hooks do, without the time that it takes to put them in and out."""
+    slot = sockets.slot
+    args, kwargs = RootEntry(sockets)(root, args, kwargs) or (args, kwargs)
+    slot.by_hand = True
+    try:
+        output = root(*args, **kwargs)
+    finally:
+        slot.by_hand = False
+    RootExit(sockets)(root, args, output)
     return output
 
 

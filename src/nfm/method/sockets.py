@@ -5,30 +5,27 @@ decides there, once, whether it acts (training, with gradients on), and the site
 it. After the forward pass the choice hangs on the output's autograd node: to be found by the loss, and to be
 revived while *its* backward runs, so that recomputed activations see the same draw (`method/revival.py`).
 
-The hooks are objects whose copies are inert: a deep copy, a pickle or an averaged copy is a plain network.
-Inside a compiled graph only what the compiler can trace is done; `torch.compiler.is_compiling` tells.
+The hooks are in `method/hooks.py`.
 """
 
 from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from nfm.core.draw import Choice
-from nfm.core.operator import check_feature
-from nfm.errors import AttachError, SiteError
-from nfm.method.inputs import batch_size, mix_inputs, positional_names
-from nfm.method.revival import in_backward, mark, may_run_again
-from nfm.method.sites import Site, pick, put
+from nfm.errors import AttachError
+from nfm.method.hooks import ROOT, RootEntry, RootExit, SiteOutput, check_fired
+from nfm.method.revival import in_backward, mark
+from nfm.method.sites import Site
 
-ROOT = ""
 _LOCK = threading.RLock()  # hooks are put in and taken out by one thread at a time
 _SOCKETS: weakref.WeakKeyDictionary[nn.Module, Sockets] = weakref.WeakKeyDictionary()
 
@@ -51,6 +48,9 @@ class Slot:
         self.active: Choice | None = None
         self.offered = False  # `waiting` was given by hand, for one forward pass
         self.batch = 0
+        self.by_hand = (
+            False  # what the root's hooks do is done around its call; they do nothing, if any are there
+        )
         self.repeatable = False  # `active` acted where a backward pass may run it again
         self.revivals = 0  # backward passes under way that brought `active` back
         self.outer: Choice | None = None  # what was active before the first of them
@@ -65,6 +65,7 @@ class Sockets:
         self.sites: dict[str, Site] = {}
         self.feed: Feed | None = None  # of an attached network
         self.local = threading.local()  # a subclass of it is silently mis-traced by the compiler
+        self._users = 0
         self._held: dict[str, int] = {}
         self._handles: dict[str, list[RemovableHandle]] = {}
 
@@ -72,9 +73,10 @@ class Sockets:
     def of(cls, root: nn.Module) -> Sockets:
         """Return the sockets of `root`; it has one for life."""
         with _LOCK:
-            if root not in _SOCKETS:
-                _SOCKETS[root] = cls(root)
-            return _SOCKETS[root]
+            sockets = _SOCKETS.get(root)
+            if sockets is None:
+                sockets = _SOCKETS[root] = cls(root)
+            return sockets
 
     @property
     def root(self) -> nn.Module:
@@ -97,12 +99,15 @@ class Sockets:
             slot = self.local.slot = Slot()
         return slot
 
-    def hold(self, sites: dict[str, Site]) -> Callable[[], None]:
-        """Put in the hooks that `sites` need; return the function that lets go of them."""
+    def hold(self, sites: dict[str, Site], *, root: bool = True) -> Callable[[], None]:
+        """Put in the hooks that `sites` need, those of the `root` too; return the function that lets go of them."""
         modules = {ROOT, *(site.module for site in sites.values())}
+        if not root:
+            modules.remove(ROOT)
         with _LOCK:
             self._refuse_other_meanings(sites)
             self.sites |= sites
+            self._users += 1
             for name in modules:
                 if not self._held.get(name):
                     self._handles[name] = self._put_in(name)
@@ -110,6 +115,7 @@ class Sockets:
 
         def let_go() -> None:
             with _LOCK:
+                self._users -= 1
                 for name in modules:
                     self._held[name] -= 1
                     if not self._held[name]:
@@ -121,7 +127,7 @@ class Sockets:
     def _refuse_other_meanings(self, sites: dict[str, Site]) -> None:
         for name, site in sites.items():
             held = self.sites.get(name, site)
-            if held != site and self._held.get(ROOT):
+            if held != site and self._users:
                 raise AttachError(
                     f"site {name!r} is in use with the inputs {held.inputs} and was asked for with "
                     f"{site.inputs}; detach the other method first, or give both the same inputs"
@@ -132,10 +138,10 @@ class Sockets:
         if module is None:
             return []
         if name != ROOT:
-            return [module.register_forward_hook(_SiteOutput(self, name))]
+            return [module.register_forward_hook(SiteOutput(self, name))]
         return [
-            module.register_forward_pre_hook(_RootEntry(self), with_kwargs=True),
-            module.register_forward_hook(_RootExit(self), always_call=True),
+            module.register_forward_pre_hook(RootEntry(self), with_kwargs=True),
+            module.register_forward_hook(RootExit(self), always_call=True),
         ]
 
     def _module(self, name: str) -> nn.Module | None:
@@ -191,109 +197,3 @@ class Sockets:
         mark(output, choice, slot.batch, self, revive=slot.repeatable)
         if self.feed and not slot.offered:
             slot.waiting = self.feed.peek()  # a compiled forward pass could not make its own
-
-
-def check_fired(choice: Choice, batch: int) -> None:
-    """Refuse a forward pass in which the site of `choice` fired not exactly once, or not on the batch."""
-    if choice.uses != 1:
-        raise SiteError(
-            f"expected site {choice.site!r} to fire exactly once a forward pass and loss, it fired "
-            f"{choice.uses} times; method.check(model, x) lists what each site does (a compiled network "
-            "needs a loss between two training forward passes)"
-        )
-    check_carries(choice, batch, choice.shape)
-
-
-def check_carries(choice: Choice, batch: int, shape: Sequence[int]) -> None:
-    """Refuse a feature that does not carry the batch in dim 0."""
-    if not shape or shape[0] != batch:
-        raise SiteError(
-            f"site {choice.site!r} does not carry the batch: expected {batch} in dim 0, got shape {tuple(shape)}"
-        )
-
-
-class Inert:
-    """What a copied hook becomes: it does nothing."""
-
-    def __call__(self, *_: Any, **__: Any) -> None:
-        return None
-
-
-class _Hook:
-    """A hook whose copies and pickles are inert."""
-
-    def __init__(self, sockets: Sockets) -> None:
-        self.sockets = sockets
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Inert:
-        return Inert()
-
-    def __reduce__(self) -> tuple[type[Inert], tuple[()]]:
-        return Inert, ()
-
-
-class _RootEntry(_Hook):
-    def __init__(self, sockets: Sockets) -> None:
-        super().__init__(sockets)
-        self.names = positional_names(sockets.root)  # read here, because the compiler warns of caches
-
-    def __call__(self, root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        sockets = self.sockets
-        recomputes = not torch.compiler.is_compiling() and sockets.enter()
-        slot = getattr(sockets.local, "slot", None)
-        if slot is None:
-            return None
-        if not recomputes:
-            choice = slot.waiting
-            acts = choice is not None and (choice.forced or (root.training and torch.is_grad_enabled()))
-            slot.active, slot.repeatable = choice if acts else None, False
-        choice = slot.active
-        if choice is None:
-            return None
-        slot.batch = batch_size(args, kwargs)
-        site = sockets.sites[choice.site]
-        if site.module != ROOT:
-            return None
-        return mix_inputs(
-            root, args, kwargs, site.inputs, lambda x, stream: _apply(choice, slot, x, stream),
-            positional=self.names,
-        )  # fmt: skip
-
-
-class _RootExit(_Hook):
-    def __call__(self, root: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        slot = getattr(self.sockets.local, "slot", None)
-        if slot is None:
-            return
-        try:
-            if not torch.compiler.is_compiling():
-                self.sockets.leave(output)
-        finally:
-            if not slot.revivals:
-                slot.active = None
-
-
-class _SiteOutput(_Hook):
-    def __init__(self, sockets: Sockets, module: str) -> None:
-        super().__init__(sockets)
-        self.module = module
-
-    def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
-        slot = getattr(self.sockets.local, "slot", None)
-        if slot is None or slot.active is None:
-            return None
-        choice = slot.active
-        if not torch.compiler.is_compiling() and not self.sockets.can_act(slot):
-            return None
-        site = self.sockets.sites[choice.site]
-        if site.module != self.module:
-            return None
-        return put(output, site, _apply(choice, slot, pick(output, site)))
-
-
-def _apply(choice: Choice, slot: Slot, x: Tensor, stream: int = 0) -> Tensor:
-    check_feature(x, f"site {choice.site!r}")
-    if not torch.compiler.is_compiling():  # a compiled graph would be made for this one batch size
-        check_carries(choice, slot.batch, x.shape)
-        slot.repeatable = may_run_again()
-    return choice.apply(x, stream)
