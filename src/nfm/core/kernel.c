@@ -79,7 +79,7 @@ INLINE float minus_twice_log(float u) {
     float m;
     memcpy(&bits, &u, 4);
     exponent = (bits - 0x3f3504f3) >> 23; /* of sqrt(1/2): m lies in [sqrt(1/2), sqrt(2)) */
-    bits -= exponent << 23;
+    bits -= exponent * (1 << 23);
     memcpy(&m, &bits, 4);
     const float s = (m - 1.0f) / (m + 1.0f), z = s * s;
     const float series = 1.0f + z * (0.333333333f + z * (0.2f + z * 0.142857143f));
