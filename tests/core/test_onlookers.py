@@ -1,0 +1,111 @@
+"""The shortest way to an operator gives what the operator gives, and is not taken where somebody looks on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import nfm
+from comparing import assert_different, assert_same
+from nfm.core.draw import Choice
+from nfm.core.onlookers import watched
+from nfm.core.operator import mix_noise_op, pairing_of
+
+
+def choice(*, per_sample: bool = False) -> Choice:
+    noise = nfm.Noise(0.4, 0.2)
+    return Choice(
+        "input", key=3, step=0, alpha=1.0, beta=1.0, per_sample=per_sample, dominant=False, noise=noise
+    )
+
+
+def images(*, seed: int = 0) -> Tensor:
+    return torch.randn(5, 3, 4, 4, generator=torch.Generator().manual_seed(seed))
+
+
+def by_operator(x: Tensor, made: Choice) -> Tensor:
+    noise = made.noise
+    return mix_noise_op(
+        x, made.numbers, made.key, made.per_sample, made.dominant, noise.add_law, noise.mult_law,
+        noise.granularity, noise.sparsity, noise.relative, 0,
+    )  # fmt: skip
+
+
+class Seen(TorchDispatchMode):
+    """Write down the names of the operators that are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def derivatives(function: Any, x: Tensor) -> list[Tensor]:
+    """Return the value, a gradient that depends on x, and the gradient of that."""
+    x = x.clone().requires_grad_()
+    value = function(x)
+    (first,) = torch.autograd.grad((value**3).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad((first**2).sum(), x)
+    return [value.detach(), first.detach(), second]
+
+
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_both_ways_give_the_same_values_and_derivatives(per_sample: bool) -> None:
+    made = choice(per_sample=per_sample)
+    direct, registered = (
+        derivatives(function, images())
+        for function in (lambda x: made.apply(x), lambda x: by_operator(x, made))
+    )
+    assert_same(direct, registered)
+    assert_different(direct, derivatives(lambda x: made.apply(x), images(seed=1)))
+
+
+def test_a_mode_sees_the_operator_and_not_its_inside() -> None:
+    x, made = images(), choice()
+    with Seen() as seen:
+        inside = made.apply(x)
+    assert seen.names == ["nfm.mix_noise.default"]
+    assert_same([inside], [made.apply(x)])
+
+
+def test_a_profile_shows_the_operator() -> None:
+    made = choice()
+    with torch.profiler.profile() as profile:
+        made.apply(images())
+    assert "nfm::mix_noise" in {event.key for event in profile.key_averages()}
+
+
+def test_who_looks_on_is_told() -> None:
+    assert not watched(images())
+    assert not watched(torch.nn.Parameter(images()))
+    assert watched(images().as_subclass(type("Own", (Tensor,), {})))
+    with Seen():
+        assert watched(images())
+    with torch.device("cpu"):  # a mode of torch functions
+        assert watched(images())
+
+
+def test_what_a_draw_tells_can_be_changed_without_changing_the_step() -> None:
+    made, x = choice(), images().requires_grad_()
+    expected = torch.autograd.grad(made.apply(x).square().sum(), x)
+    output = made.apply(x)
+    made.draw(len(x)).partner.zero_()
+    assert_same(torch.autograd.grad(output.square().sum(), x), expected)
+    fresh = pairing_of(3, len(x), made.numbers, per_sample=False, dominant=False)
+    assert sorted(fresh.partner.tolist()) == list(range(len(x)))
+
+
+def test_a_draw_first_asked_for_in_inference_mode_serves_training() -> None:
+    made = choice()
+    with torch.inference_mode():
+        made.draw(6)
+    targets = torch.rand(6, 2, requires_grad=True)
+    made.draw(6).mix_targets(targets).sum().backward()  # an inference tensor cannot be kept for this
+    assert targets.grad is not None

@@ -1,0 +1,69 @@
+"""Steps drawn ahead: what a step draws depends on its own number alone."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+import nfm
+from nfm.core.weights import sample_weights
+from nfm.method.ahead import STEPS, Beginning, beginning_of
+from nfm.randomness import (
+    fold,
+    numpy_generator,
+    passing_generator,
+    passing_torch_generator,
+    torch_generator,
+)
+
+SITES = ("input", "first", "second")
+
+
+def begin(
+    step: int, *, sites: tuple[str, ...] = SITES, seed: int = 7, rank: int = 0, alpha: float = 1.0
+) -> Beginning:
+    return beginning_of(step, sites, seed=seed, rank=rank, alpha=alpha, beta=alpha, dominant=False)
+
+
+@pytest.mark.parametrize("step", [0, 1, STEPS - 1, STEPS, 5 * STEPS + 3, 10**9])
+def test_a_step_is_what_its_key_says(step: int) -> None:
+    site = SITES[int(numpy_generator(fold(7, step, 1, "site")).integers(len(SITES)))]
+    key = fold(7, step, 1, "draw", site)
+    weight = float(sample_weights(1.0, 1.0, 1, fold(key, "weight"), dominant=False)[0])
+    assert begin(step, rank=1) == (site, key, weight)
+
+
+def test_each_ingredient_counts() -> None:
+    others = [begin(4), begin(5), begin(4, seed=8), begin(4, rank=1), begin(4, alpha=0.5)]
+    assert len({other.weight for other in others}) == len(others)
+    assert begin(4, sites=("second",)).site == "second"
+
+
+def test_a_setting_that_is_changed_between_two_steps_counts_from_the_next() -> None:
+    method, fresh = (nfm.preset("mixup", seed=3) for _ in range(2))
+    method.choose(("input",), step=0)
+    method.alpha = method.beta = fresh.alpha = fresh.beta = 0.1
+    changed, expected = (scheme.choose(("input",), step=1).numbers.tolist() for scheme in (method, fresh))
+    assert changed == expected
+    assert changed != nfm.preset("mixup", seed=3).choose(("input",), step=1).numbers.tolist()
+
+
+def test_passing_generators_are_as_fresh_ones() -> None:
+    for key in (0, 1, 2**63 - 1):
+        passing_generator(5).integers(3, size=3)  # leaves half a word behind
+        assert np.array_equal(passing_generator(key).random(9), numpy_generator(key).random(9))
+        assert passing_generator(key).integers(7) == numpy_generator(key).integers(7)
+        drawn = (torch.randperm(9, generator=of(key)) for of in (passing_torch_generator, torch_generator))
+        assert torch.equal(*drawn)
+    assert passing_generator(1).random() != passing_generator(2).random()
+
+
+def test_a_passing_generator_belongs_to_its_thread() -> None:
+    mine = passing_generator(1)
+    other = threading.Thread(target=lambda: passing_generator(2).random(50))
+    other.start()
+    other.join()
+    assert mine.random() == numpy_generator(1).random()
