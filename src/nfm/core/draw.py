@@ -14,7 +14,7 @@ from torch import Tensor
 from nfm.core import traced
 from nfm.core.mixing import Pairing, mix_targets, partners_of, soft_targets
 from nfm.core.noise import Noise
-from nfm.core.operator import pairing_of, run_mix_noise
+from nfm.core.operator import drawn_pairing, run_mix_noise
 from nfm.core.receipts import RECEIPTS
 from nfm.core.weights import sample_weights
 from nfm.randomness import fold
@@ -86,9 +86,10 @@ class Choice:
 
     def draw(self, size: int) -> Draw:
         """Return what this choice means for a batch of `size`."""
-        pairing = pairing_of(
-            self._key, size, self.numbers, per_sample=self.per_sample, dominant=self.dominant
-        )
+        pairing = drawn_pairing(
+            self._key, size, self._weight, self._alpha, self._beta,
+            per_sample=self.per_sample, dominant=self.dominant,
+        ).copy()  # fmt: skip
         return Draw(site=self.site, step=self.step, pairing=pairing, choice=self)
 
 

@@ -14,6 +14,7 @@ import functools
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -52,7 +53,7 @@ def drawn_pairing(
         return Pairing(torch.arange(size), torch.tensor(1.0, dtype=torch.float64))
     partner = torch.randperm(size, generator=passing_torch_generator(fold(key, "partner")))
     if not per_sample:
-        return Pairing(partner, torch.tensor(weight, dtype=torch.float64))
+        return Pairing(partner, torch.from_numpy(np.array(weight)))
     return Pairing(
         partner, torch.from_numpy(sample_weights(alpha, beta, size, fold(key, "weight"), dominant=dominant))
     )
