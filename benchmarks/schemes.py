@@ -2,8 +2,8 @@
 
 Measured on `small_conv` at a quarter of its width, whose step takes 10 to 20 ms: a scheme costs 0.5 to 2 ms a step,
 which a step of a second would hide. Times of one and the same step vary by a tenth on a shared machine, so a turn is
-the best of three steps, and PEER_ROUNDS turns bring the quartiles of the median below 1%. Beside it, and only
-reported: the peers on PreActResNet-18 at a quarter of its width.
+the best of three steps, and after PEER_ROUNDS turns the quartiles of the median are about 1% away. Beside it, and
+only reported: the peers on PreActResNet-18 at a quarter of its width.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nfm.method.schemes import SCHEMES, scheme
 from nfm.models import build
 from nfm.models.torchvision_compat import import_torchvision
 
-ROUNDS, PEER_ROUNDS, LARGE_ROUNDS, BEST_OF = 5, 70, 3, 3
+ROUNDS, PEER_ROUNDS, LARGE_ROUNDS, BEST_OF = 5, 65, 3, 3
 COMPOSED = ("nfm + label_smoothing", "adversarial + nfm")
 
 
@@ -43,7 +43,7 @@ def measure() -> Iterator[Ratio]:
     """Yield the cost of each scheme in units of plain training, and of ours in units of each peer's."""
     texts = (*(name for name in SCHEMES if name != "erm"), *COMPOSED)
     steps = {f"{text} step / erm step": _step(_ours(text)) for text in texts}
-    yield from compare_all(steps, _step(_ours("erm")), rounds=ROUNDS, best_of=BEST_OF)
+    yield from compare_all(steps, _step(_ours("erm")), rounds=ROUNDS, best_of=2)
     for peer, text, loss in _peers():
         name = f"{text} step / {peer} step"
         yield compare(name, _step(_ours(text)), _step(loss), rounds=PEER_ROUNDS, best_of=BEST_OF)

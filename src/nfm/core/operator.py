@@ -50,8 +50,8 @@ def drawn_pairing(
 ) -> Pairing:
     """Return what `pairing_of` does, shared by all who ask: to be read only."""
     if alpha == 0:  # nothing is mixed: nothing is drawn
-        return Pairing(torch.arange(size), torch.tensor(1.0, dtype=torch.float64))
-    partner = torch.randperm(size, generator=passing_torch_generator(fold(key, "partner")))
+        return Pairing(torch.arange(size, device="cpu"), torch.from_numpy(np.array(1.0)))
+    partner = torch.randperm(size, generator=passing_torch_generator(fold(key, "partner")), device="cpu")
     if not per_sample:
         return Pairing(partner, torch.from_numpy(np.array(weight)))
     return Pairing(
