@@ -12,7 +12,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define CHUNK 1024 /* elements of an example drawn together: stays in the first-level cache */
-#define BATCH 8    /* chunks that a thread takes at once, in order */
+#define RUN 4      /* chunks worked on together where an example lies in order: memory is read ahead in runs */
+#define BATCH 2    /* such runs that a thread takes at once */
 #define LINE 16    /* elements of a line of cache */
 #define TILE 16    /* chunks, at most, that are worked on together where channels lie last */
 #define STRETCH 32 /* examples of a cycle that are a piece of work where there are few tiles */
@@ -228,9 +229,9 @@ INLINE void turn(float *restrict out, struct steps to, struct blend from, struct
 
 struct tile { int64_t first, last; }; /* elements of an example, in order: whole chunks, but for the last one */
 
-/* Return the elements of a tile: a chunk, or with channels last as many as fill lines of cache. */
+/* Return the elements of a tile: a run, or with channels last as many as fill lines of cache. */
 INLINE int64_t tile_size(const struct job *job) {
-    const int64_t chunks = job->channels == 1 ? 1 : (LINE * (job->size / job->channels) + CHUNK - 1) / CHUNK;
+    const int64_t chunks = job->channels == 1 ? RUN : (LINE * (job->size / job->channels) + CHUNK - 1) / CHUNK;
     return CHUNK * (chunks < TILE ? chunks : TILE);
 }
 
