@@ -52,6 +52,8 @@ def torch_generator(key: int, device: torch.device | str = "cpu") -> torch.Gener
 
 def passing_torch_generator(key: int) -> torch.Generator:
     """Return the same as `torch_generator` on the CPU, good until this thread asks for the next."""
+    if torch.compiler.is_compiling():
+        return torch_generator(key)
     if not hasattr(_PASSING, "torch"):
         _PASSING.torch = torch.Generator()
     generator: torch.Generator = _PASSING.torch
@@ -69,6 +71,8 @@ def passing_generator(key: int) -> np.random.Generator:
     >>> bool(passing_generator(5).random() == numpy_generator(5).random())
     True
     """
+    if torch.compiler.is_compiling():  # the compiler would draw first and set the state later
+        return numpy_generator(key)
     if not hasattr(_PASSING, "numpy"):
         _PASSING.numpy = numpy_generator(0)
     generator: np.random.Generator = _PASSING.numpy

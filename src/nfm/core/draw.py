@@ -7,14 +7,13 @@ import weakref
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from nfm.core import traced
 from nfm.core.mixing import Pairing, mix_targets, partners_of, soft_targets
 from nfm.core.noise import Noise
-from nfm.core.operator import drawn_pairing, run_mix_noise
+from nfm.core.operator import pairing_of, run_mix_noise
 from nfm.core.receipts import RECEIPTS
 from nfm.core.weights import sample_weights
 from nfm.randomness import fold
@@ -48,8 +47,8 @@ class Choice:
         noise_key = fold(key, "noise", view)
         levels = noise.scaled_levels(noise_key)
         # Fresh tensors, because Python numbers would be baked into a compiled graph.
-        self.numbers = torch.from_numpy(np.array([weight, alpha, beta, *levels], dtype=np.float64))
-        self.key = torch.from_numpy(np.array([key, noise_key, self.serial], dtype=np.int64))
+        self.numbers = torch.tensor([weight, alpha, beta, *levels], dtype=torch.float64)
+        self.key = torch.tensor([key, noise_key, self.serial], dtype=torch.int64)
         RECEIPTS.open(self.serial)
         weakref.finalize(self, RECEIPTS.close, self.serial)
 
@@ -86,10 +85,9 @@ class Choice:
 
     def draw(self, size: int) -> Draw:
         """Return what this choice means for a batch of `size`."""
-        pairing = drawn_pairing(
-            self._key, size, self._weight, self._alpha, self._beta,
-            per_sample=self.per_sample, dominant=self.dominant,
-        ).copy()  # fmt: skip
+        pairing = pairing_of(
+            self._key, size, self.numbers, per_sample=self.per_sample, dominant=self.dominant
+        )
         return Draw(site=self.site, step=self.step, pairing=pairing, choice=self)
 
 

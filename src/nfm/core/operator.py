@@ -14,7 +14,6 @@ import functools
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -50,10 +49,10 @@ def drawn_pairing(
 ) -> Pairing:
     """Return what `pairing_of` does, shared by all who ask: to be read only."""
     if alpha == 0:  # nothing is mixed: nothing is drawn
-        return Pairing(torch.arange(size, device="cpu"), torch.from_numpy(np.array(1.0)))
+        return Pairing(torch.arange(size, device="cpu"), torch.tensor(1.0, dtype=torch.float64))
     partner = torch.randperm(size, generator=passing_torch_generator(fold(key, "partner")), device="cpu")
     if not per_sample:
-        return Pairing(partner, torch.from_numpy(np.array(weight)))
+        return Pairing(partner, torch.tensor(weight, dtype=torch.float64))
     return Pairing(
         partner, torch.from_numpy(sample_weights(alpha, beta, size, fold(key, "weight"), dominant=dominant))
     )
