@@ -60,6 +60,12 @@ def test_matplotlibs_global_state_is_left_alone(tmp_path: Path) -> None:
     assert not _pylab_helpers.Gcf.figs
 
 
+def test_more_schemes_than_colours_are_told_apart() -> None:
+    measured = [row(f"s{place}", "white_noise", level, 0.5) for place in range(18) for level in (0.1, 0.2)]
+    drawn = curves(measured).axes[0].get_lines()
+    assert len({(line.get_color(), line.get_linestyle()) for line in drawn}) == len(drawn) == 18
+
+
 def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="two levels"):
         curves(rows()[:1])

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from nfm.errors import UsageError
-from nfm.plots.boundaries import boundaries
+from nfm.plots.boundaries import NO_BOUNDARY, boundaries
 from nfm.plots.canvas import save_figure
+from nfm.plots.corruptions import corruption_bars
 from nfm.plots.dots import accuracy_dots
 from nfm.plots.features import feature_images
 from nfm.plots.losses import loss_curves
@@ -40,6 +41,12 @@ def test_boundaries_have_a_panel_a_scheme_and_one_of_the_data(tmp_path: Path) ->
         boundaries([], radius=0.7, captions={}, title="toy")
 
 
+def test_a_network_without_a_boundary_is_told() -> None:
+    dead = boundary("dead") | {"inner": [48] * 121}
+    figure = boundaries([boundary("a"), dead], radius=0.7, captions={}, title="toy")
+    assert [axes.get_xlabel() for axes in figure.axes[:3]] == ["", "", NO_BOUNDARY]
+
+
 def losses(arm: str) -> list[dict[str, Any]]:
     return [
         {
@@ -60,6 +67,8 @@ def test_losses_are_drawn_and_their_gap_is_told() -> None:
     figure = loss_curves(losses("nfm"), title="losses")
     (curve,) = [line for line in figure.axes[0].get_lines() if "approximation" in str(line.get_label())]
     assert curve.get_ydata().tolist() == [1.0, 1.1]
+    assert figure.axes[0].get_ylabel() == "loss"
+    assert figure.get_suptitle() == "losses: mean over 2 seeds"
     with pytest.raises(UsageError, match="got none"):
         loss_curves([], title="losses")
     table = summarise_taylor(lines("nfm", "absent"), losses("nfm"))
@@ -105,3 +114,18 @@ def test_dots_have_a_panel_a_cell() -> None:
     figure = accuracy_dots(rows, title="dots")
     assert [axes.get_title() for axes in figure.axes] == ["clean", "σ=0.1"]
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["a", "b"]
+    assert figure.get_supxlabel() == "accuracy (%); bar: 95% interval of one model"
+
+
+def test_bars_tell_what_their_whiskers_and_axes_are() -> None:
+    rows = [
+        {
+            "scheme": "a", "train_seed": seed, "perturbation": "fog", "level": level, "accuracy": 0.5, "lo": 0.4,
+            "hi": 0.6, "protocol": "pixel", "n": 10, "ids": "x", "seed": 0, "data": "d",
+        }
+        for seed in (0, 1)
+        for level in (1, 2)
+    ]  # fmt: skip
+    left, right = corruption_bars(rows, title="bars").axes
+    assert left.get_title(loc="left").endswith("whisker: one standard deviation over 2 seeds")
+    assert (left.get_ylabel(), right.get_xlabel()) == ("accuracy (%)", "severity")

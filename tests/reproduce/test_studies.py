@@ -218,7 +218,12 @@ def test_two_arms_of_one_name_are_refused(tmp_path: Path) -> None:
     assert [line.arm.scheme for line in read_study(write_tiny(tmp_path, apart)).small] == ["nfm"]
 
 
-def test_missing_sample_images_are_told_with_the_places(tmp_path: Path) -> None:
+def test_missing_sample_images_are_told_with_the_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NFM_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     job = jobs_of(find_study("imagenet-resnet50"), "small")[0]
     with pytest.raises(DataError, match=r"imagenette224_1500.npz: not in .*--data-root or NFM_DATA"):
         placed(job.config, root=str(tmp_path), download=False)

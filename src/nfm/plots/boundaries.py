@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ACROSS = 4
+NO_BOUNDARY = "collapsed: the same class everywhere"
 
 
 def boundaries(rows: Sequence[Row], *, radius: float, captions: dict[str, str], title: str) -> Figure:
@@ -45,7 +46,10 @@ def _shade(axes: Axes, row: Row) -> None:
     ticks = np.linspace(-row["extent"], row["extent"], row["side"])
     inner = np.array(row["inner"]).reshape(row["side"], row["side"]) / 100
     axes.contourf(ticks, ticks, inner, levels=np.linspace(0, 1, 11), cmap="RdBu_r", alpha=0.55)
-    axes.contour(ticks, ticks, inner, levels=[0.5], colors=INK, linewidths=1.4)
+    if inner.min() < 0.5 < inner.max():
+        axes.contour(ticks, ticks, inner, levels=[0.5], colors=INK, linewidths=1.4)
+    else:
+        axes.set_xlabel(NO_BOUNDARY, fontsize=8, color=FAINT)
     _points(axes, row, size=2)
 
 

@@ -50,6 +50,14 @@ class Comparison:
         data = f"{self.about['data']}, " if self.about["data"] else ""
         return f"{data}{self.about['n']} examples, protocol {self.about['protocol']}"
 
+    @property
+    def spread(self) -> str:
+        """What the band of a cell shows, in words."""
+        seeds = sorted({estimate.seeds for estimate in self.cells.values()})
+        several = "-".join(str(count) for count in dict.fromkeys((*seeds, seeds[-1])) if count > 1)
+        told = ["95% interval of one model"] if seeds[0] == 1 else []
+        return ", ".join(told + ([f"one standard deviation over {several} seeds"] if several else []))
+
     def levels(self, perturbation: str) -> list[float]:
         """Return the levels of one perturbation, rising; the clean column stands for level 0."""
         levels = {level for name, level in self.columns if name == perturbation}

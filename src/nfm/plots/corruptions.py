@@ -34,7 +34,9 @@ def corruption_bars(rows: Iterable[Row], *, title: str | None = None) -> Figure:
     left.set_xticks(range(len(names)), [name_of(name) for name in names], rotation=40, ha="right")
     right.set_xticks(range(len(levels)), [f"{level:g}" for level in levels])
     left.set_ylabel("accuracy (%)", color=INK)
-    left.set_title("each corruption, mean over severities", fontsize=8.5, color=FAINT, loc="left")
+    right.set_xlabel("severity", color=INK)
+    told = f"each corruption, mean over severities; whisker: {comparison.spread}"
+    left.set_title(told, fontsize=8.5, color=FAINT, loc="left")
     right.set_title("each severity, mean over corruptions", fontsize=8.5, color=FAINT, loc="left")
     figure.suptitle(title or comparison.title, fontsize=11, color=INK, x=0.01, ha="left")
     handles, labels = left.get_legend_handles_labels()

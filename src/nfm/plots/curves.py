@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_ACROSS = 3
+STROKES = ("-", "--", ":")  # colours come again with another one
 
 
 def curves(rows: Iterable[Row], *, title: str | None = None) -> Figure:
@@ -43,19 +44,11 @@ def curves(rows: Iterable[Row], *, title: str | None = None) -> Figure:
         line[0].set_ylabel("accuracy (%)", color=INK)
         for axes in line[1:]:
             axes.tick_params(axis="y", length=0)
-    panels[0].set_title(_band(comparison), fontsize=8.5, color=FAINT, loc="left")
+    panels[0].set_title(f"band: {comparison.spread}", fontsize=8.5, color=FAINT, loc="left")
     figure.suptitle(title or comparison.title, fontsize=11, color=INK, x=0.01, ha="left")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4), frameon=False)
     return figure
-
-
-def _band(comparison: Comparison) -> str:
-    """Return what the bands show."""
-    seeds = sorted({estimate.seeds for estimate in comparison.cells.values()})
-    several = "-".join(str(count) for count in dict.fromkeys((*seeds, seeds[-1])) if count > 1)
-    told = ["95% interval of one model"] if seeds[0] == 1 else []
-    return "band: " + ", ".join(told + ([f"one standard deviation over {several} seeds"] if several else []))
 
 
 def _panel(axes: Axes, comparison: Comparison, name: str) -> None:
@@ -69,7 +62,10 @@ def _panel(axes: Axes, comparison: Comparison, name: str) -> None:
         x = [level for level, _ in points]
         low, high, mean = ([100 * getattr(e, end) for _, e in points] for end in ("lo", "hi", "mean"))
         axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-        axes.plot(x, mean, color=colour, marker=marker, markersize=4.5, linewidth=1.8, label=scheme)
+        axes.plot(
+            x, mean, color=colour, marker=marker, markersize=4.5, linewidth=1.8, label=scheme,
+            linestyle=STROKES[place // len(PALETTE) % len(STROKES)],
+        )  # fmt: skip
     axes.set_xlabel(name_of(name), color=INK)
     levels = comparison.levels(name)
     if all("/" in show_level(level) for level in levels if level):  # an eps in 255ths

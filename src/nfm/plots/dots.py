@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from nfm.plots.canvas import GRID, INK, PALETTE, new_figure, quieten
+from nfm.plots.canvas import FAINT, GRID, INK, PALETTE, new_figure, quieten
 from nfm.plots.comparison import compare_one
 from nfm.plots.table import order, show_column
 from nfm.results import Row
@@ -33,5 +33,6 @@ def accuracy_dots(rows: Iterable[Row], *, title: str) -> Figure:
         axes.grid(axis="x", color=GRID, linewidth=0.6)
     panels[0].set_yticks(range(len(schemes)), schemes, fontsize=8)
     panels[0].invert_yaxis()
+    figure.supxlabel(f"accuracy (%); bar: {comparison.spread}", fontsize=9, color=FAINT)
     figure.suptitle(title, fontsize=11, color=INK, x=0.01, ha="left")
     return figure

@@ -35,7 +35,8 @@ def loss_curves(rows: Sequence[Row], *, title: str) -> Figure:
             axes.set_title(f"{scheme}: {part}", fontsize=9, color=INK, loc="left")
     handles, labels = grid[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
-    figure.suptitle(title, fontsize=11, color=INK, x=0.01, ha="left")
+    seeds = len({row.get("train_seed") for row in rows})
+    figure.suptitle(f"{title}: mean over {seeds} seeds", fontsize=11, color=INK, x=0.01, ha="left")
     return figure
 
 
@@ -45,4 +46,5 @@ def _panel(axes: Axes, rows: Sequence[Row]) -> None:
         means = [fmean(row[name] for row in rows if row["epoch"] == epoch) for epoch in epochs]
         axes.plot(epochs, means, color=colour, linewidth=1.6, label=label)
     axes.set_xlabel("epoch", color=INK)
+    axes.set_ylabel("loss", color=INK)
     quieten(axes)

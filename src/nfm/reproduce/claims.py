@@ -13,7 +13,7 @@ from nfm.reproduce.jobs import jobs_of
 from nfm.reproduce.kinds import MEASURES
 from nfm.reproduce.measuring import suite_of
 from nfm.reproduce.records import EPOCH, RUN, Record, recorded_seeds
-from nfm.reproduce.statistics import over_runs
+from nfm.reproduce.statistics import DIGITS, over_runs
 from nfm.reproduce.study import SCALES, Line, Measure, Study
 from nfm.reproduce.summaries import SUMMARIES
 from nfm.reproduce.verdicts import verdict_table
@@ -144,8 +144,8 @@ def training_table(lines: Sequence[Line], rows: Sequence[Row]) -> Row:
         if last:
             told.append({
                 "arm": line.arm.name, "label": line.arm.title, "epochs": last[0]["epoch"] + 1, "seeds": len(last),
-                "train_error": round(1 - fmean(row["probe_accuracy"] for row in last), 4),
-                "test_error": round(1 - fmean(row["validation_accuracy"] for row in last), 4),
+                "train_error": round(1 - fmean(row["probe_accuracy"] for row in last), DIGITS),
+                "test_error": round(1 - fmean(row["validation_accuracy"] for row in last), DIGITS),
             })  # fmt: skip
     return {"kind": "training", "lines": told}
 
@@ -169,7 +169,7 @@ def _training(lines: Sequence[Line], rows: Sequence[Row]) -> Row:
         if last:
             probe = fmean(row["probe_accuracy"] for row in last.values())
             told[line.arm.name] = {
-                "probe_accuracy": round(probe, 4),
+                "probe_accuracy": round(probe, DIGITS),
                 "minutes": [round(m, 1) for m in minutes],
             }
     return told

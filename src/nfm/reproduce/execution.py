@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -87,7 +88,7 @@ def do_job(job: Job, places: Places, ranks: Ranks) -> None:
     trained, made = train(job, places, ranks)
     if ranks.world > 1:
         return None
-    record.begin(training_rows(job, made, seconds=time.monotonic() - began))
+    record.add(training_rows(job, made, seconds=time.monotonic() - began))
     for measure in missing:
         tell(f"  measuring {measure.key}")
         record.add(take(measure, trained))
@@ -152,5 +153,7 @@ def check_writable(places: Places) -> None:
     """Refuse a place that rows cannot be written to before hours of training."""
     try:
         (places.claims / "rows").mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=places.claims / "rows"):
+            pass
     except OSError as error:
         raise EnvironmentProblem(f"--claims: cannot write to {places.claims}: {error.strerror}") from error

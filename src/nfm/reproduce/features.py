@@ -20,6 +20,7 @@ from nfm.models import find_head
 from nfm.randomness import fold, numpy_generator
 from nfm.report.png import encode_png
 from nfm.reproduce.measuring import MEASURES, Trained
+from nfm.reproduce.statistics import DIGITS
 from nfm.reproduce.study import Line, Measure
 from nfm.reproduce.summaries import SUMMARIES
 from nfm.results import Row
@@ -119,5 +120,5 @@ def summarise_features(lines: Sequence[Line], rows: Sequence[Row]) -> Row:
 
 def _summary(name: str, label: str, rows: Sequence[Row]) -> Row:
     own = [row for row in rows if row["arm"] == name]
-    means = {what: round(fmean(row[what] for row in own), 4) for what in ("before", "after", "norm_255")}
+    means = {what: round(fmean(row[what] for row in own), DIGITS) for what in ("before", "after", "norm_255")}
     return {"arm": name, "label": label, "units": len(own), **means}

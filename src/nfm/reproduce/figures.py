@@ -41,7 +41,7 @@ def draw_figures(study: Study, scale: str, rows: Sequence[Row], folder: Path) ->
 
 
 def _measured(rows: Sequence[Row], *suites: str) -> dict[str, list[Row]]:
-    """Return the rows of cells of some suites by measure and data set."""
+    """Return the rows of cells of some suites by data set and protocol."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         if row["kind"] == "cell" and row["measure"].split("/")[0] in suites:
@@ -49,23 +49,29 @@ def _measured(rows: Sequence[Row], *suites: str) -> dict[str, list[Row]]:
     return groups
 
 
+def _about(title: str, rows: Sequence[Row]) -> str:
+    """Return a title that tells what was measured."""
+    row = rows[0]
+    return f"{title}: {row['data']}, {row['n']:,} test images, protocol {row['protocol']}"
+
+
 @FIGURES.register("curves")
 def _curves(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
     for name, own in _measured(rows, "curves").items():
-        yield f"curves-{name}", curves(own, title=f"{title}: {name}")
+        yield f"curves-{name}", curves(own, title=_about(title, own))
 
 
 @FIGURES.register("attacks")
 def _attacks(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
     for name, own in _measured(rows, "pgd7-curves").items():
-        yield f"attacks-{name}", curves(own, title=f"{title}: {name}")
+        yield f"attacks-{name}", curves(own, title=_about(title, own))
 
 
 @FIGURES.register("corruptions")
 def _corruptions(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
     for name, own in _measured(rows, "corruptions-19", "corruptions-15", "corruptions-paper6").items():
         corrupted = [row for row in own if row["perturbation"] in CORRUPTIONS]
-        yield f"corruptions-{name}", corruption_bars(corrupted, title=f"{title}: {name}")
+        yield f"corruptions-{name}", corruption_bars(corrupted, title=_about(title, own))
 
 
 @FIGURES.register("training")
@@ -78,7 +84,7 @@ def _training(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
 @FIGURES.register("dots")
 def _dots(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
     for name, own in _measured(rows, "cifar").items():
-        yield f"dots-{name}", accuracy_dots(own, title=f"{title}: {name}")
+        yield f"dots-{name}", accuracy_dots(own, title=_about(title, own))
 
 
 @FIGURES.register("boundaries")
@@ -86,7 +92,9 @@ def _boundaries(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]
     drawn = [row for row in rows if row["kind"] == "boundary" and not row["of"]]
     if drawn:
         captions = {row["scheme"]: f"{row['scheme']} ({_mean(rows, row['arm']):.1f}%)" for row in drawn}
-        yield "boundaries", boundaries(drawn, radius=bayes_radius(), captions=captions, title=title)
+        seeds = len({row["train_seed"] for row in rows if row["kind"] == "toy"})
+        told = f"{title}: networks of seed {drawn[0]['train_seed']}; in brackets the mean accuracy of {seeds} seeds"
+        yield "boundaries", boundaries(drawn, radius=bayes_radius(), captions=captions, title=told)
 
 
 def _mean(rows: Sequence[Row], arm: str) -> float:

@@ -80,7 +80,10 @@ def jobs_of(
             make_job(line, config, seed) for seed in order for line, config in wanted if seed in line.seeds
         ]
     return [
-        make_job(line, config, seed) for seed in seeds for line, config in wanted if _may_have(line, seed)
+        make_job(line, config, seed)
+        for seed in dict.fromkeys(seeds)
+        for line, config in wanted
+        if _may_have(line, seed)
     ]
 
 

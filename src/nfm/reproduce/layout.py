@@ -133,7 +133,11 @@ def families_table(table: Row) -> str:
         body.append([name, *(show_number(n, best=bool(n) and n["mean"] == best) for n in numbers)])
     spots = [f"- {line['label']}: {', '.join(line['worse'])}" for line in lines if line["worse"]]
     told = (
-        [f"Blind spots (worse than {table['baseline']} by more than both deviations):", "", *spots]
+        [
+            f"Blind spots (worse than {table['baseline']} by more than the sum of both standard deviations):",
+            "",
+            *spots,
+        ]
         if spots
         else []
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from nfm.errors import DataError
+from nfm.errors import DataError, UsageError
 from nfm.reproduce.front import write_front
 from nfm.reproduce.kinds import show_table
-from nfm.results import Row, write_atomically
+from nfm.results import Row, read_object, write_atomically
 
 IMAGES = Path("images/results")
 HEAD = """# Results
@@ -24,24 +23,25 @@ mean ± standard deviation, one seed with the 95% interval of its test examples.
 
 def write_page(claims: Path, docs: Path) -> Path:
     """Write docs/results.md from the claims there are, and what the README shows of them."""
-    found = {path.stem: _read(path) for path in sorted(claims.glob("*.json"))}
+    found = {path: read_object(path, "a claim") for path in sorted(claims.glob("*.json"))}
     if not found:
         raise DataError(f"{claims}: expected the claims of at least one study (nfm reproduce ID), got none")
-    parts = [HEAD, *(part for claim in found.values() for part in _sections(claim, docs))]
+    parts = [HEAD, *(part for path, claim in found.items() for part in _shown(path, claim, docs))]
     path = docs / "results.md"
     write_atomically(path, ("\n".join(parts).rstrip() + "\n").encode())
-    write_front(found, docs / IMAGES, docs.parent / "README.md")
+    write_front({path.stem: claim for path, claim in found.items()}, docs / IMAGES, docs.parent / "README.md")
     return path
 
 
-def _read(path: Path) -> Row:
+def _shown(path: Path, claim: Row, docs: Path) -> list[str]:
+    """Return the sections of a claim; refuse one that lacks what they need."""
     try:
-        claim = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{path}: expected a claim, got {error}") from None
-    if not isinstance(claim, dict) or "scales" not in claim:
-        raise DataError(f"{path}: expected a claim of `nfm reproduce`, got something else")
-    return claim
+        return list(_sections(claim, docs))
+    except (LookupError, TypeError, AttributeError, ValueError, UsageError) as error:
+        raise DataError(
+            f"{path}: expected a claim of `nfm reproduce`, got one that cannot be shown ({error!r}); make it anew "
+            f"with `nfm reproduce {path.stem} --from-rows`, or take it away"
+        ) from error
 
 
 def _sections(claim: Row, docs: Path) -> Iterator[str]:

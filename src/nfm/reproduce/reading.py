@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 from nfm.config.read import build_table
 from nfm.config.recipes import head_of, studies_folder
 from nfm.errors import ConfigError, UsageError, did_you_mean
-from nfm.reproduce.kinds import check_measure
+from nfm.reproduce.checking import wrong_arm, wrong_scale
 from nfm.reproduce.study import SCALES, Arm, FigureName, Line, Measure, Scale, ScaleName, Study, Take
 
 _being_read: ContextVar[tuple[Path, ...]] = ContextVar(
@@ -49,6 +49,10 @@ def find_study(name: str, near: Path = Path()) -> Study:
     if name.endswith(".toml") and (near / name).is_file():
         return read_study(near / name)
     known = study_names()
+    if name.endswith(".toml"):
+        raise UsageError(
+            f"no study {name!r}: there is no such file in {near.resolve()}; IDs: {', '.join(known)}"
+        )
     if name not in known:
         raise UsageError(f"no study {name!r}; there are: {', '.join(known)}{did_you_mean(name, known)}")
     return read_study(known[name])
@@ -83,6 +87,10 @@ def _parse(path: Path, text: str) -> Study:
     if page is None:
         raise _wrong(path, errors)
     scales: dict[str, Scale] = {name: _scale(name, page, path.parent, errors) for name in SCALES}
+    if not errors:
+        errors += [
+            told for place, arm in enumerate(arms) for told in wrong_arm(arm, f"arms[{place}]", scales)
+        ]
     if errors:
         raise _wrong(path, errors)
     lines = {name: (*_taken(taken, name, path.parent), *_own(arms, scales[name], name)) for name in SCALES}
@@ -142,25 +150,16 @@ def _scale(name: ScaleName, page: Page, near: Path, errors: list[str]) -> Scale:
     """Return a scale of its own, or the base's with what is told laid over it."""
     told = dict(getattr(page, name))
     measures = tuple(_entries(Measure, told.pop("measures", []), f"{name}.measures", errors))
-    errors += [f"{name}.measures[{place}]: {told}" for place, told in _wrong_measures(measures)]
-    own = build_table(Scale, told, name, errors) or Scale()
+    own = dataclasses.replace(build_table(Scale, told, name, errors) or Scale(), measures=measures)
+    errors += wrong_scale(name, own)
     if not page.base:
-        return dataclasses.replace(own, measures=measures)
+        return own
     base = find_study(page.base, near).scales[name]
     return dataclasses.replace(
         own, seeds=own.seeds or base.seeds, run=overlaid(base.run, own.run), watch=own.watch or base.watch,
         measures=measures or base.measures, needs=own.needs or base.needs,
         new_data=own.new_data or base.new_data,
     )  # fmt: skip
-
-
-def _wrong_measures(measures: Sequence[Measure]) -> Iterator[tuple[int, UsageError]]:
-    """Yield what is wrong with measures, each with its place: it would be found after hours of training."""
-    for place, measure in enumerate(measures):
-        try:
-            check_measure(measure)
-        except UsageError as error:
-            yield place, error
 
 
 def _own(arms: list[Arm], scale: Scale, name: ScaleName) -> list[Line]:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
+import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from nfm.errors import DataError
 from nfm.reproduce.jobs import Job
+from nfm.reproduce.statistics import DIGITS
 from nfm.reproduce.study import Measure
 from nfm.results import Row, read_rows, to_line, write_atomically
 
 RUN, EPOCH = "run", "epoch"
-DIGITS = 6
+TRAINING = "training"  # the part of a record that is no measure's: the rows of its run and epochs
+NEEDED = {
+    RUN: ("made_by",),
+    EPOCH: ("epoch",),
+    "cell": ("measure", "perturbation", "level", "accuracy", "n", "data", "protocol"),
+}
 SEED = re.compile(r"-seed(\d+)-\w+$")  # in the name of a run: see Job.name
 
 
@@ -43,14 +53,28 @@ class Record:
         return [measure for measure in measures if measure.key not in there]
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Add rows, all or none: a reader sees the old file or the new one."""
-        new = [{**rounded(row), "run": self.run} for row in rows]
-        write_atomically(self.path, "".join(map(to_line, (*_rows(self.path), *new))).encode())
+        """Add rows of the training or of a measure, all or none, unless another process added them meanwhile."""
+        with _alone(self.path.parent):
+            there = {_part(row) for row in self.rows()}
+            new = [{**rounded(row), "run": self.run} for row in rows if _part(row) not in there]
+            if new:
+                write_atomically(self.path, "".join(map(to_line, (*_rows(self.path), *new))).encode())
 
-    def begin(self, rows: Iterable[Row]) -> None:
-        """Write the rows of the training, unless they are there."""
-        if not any(row["kind"] == RUN for row in self.rows()):
-            self.add(rows)
+
+def _part(row: Row) -> str:
+    return str(row.get("measure", TRAINING))
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold a folder while a file in it is read and written again: one file may have the runs of many processes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
 
 
 def recorded_seeds(claims: Path, jobs: Iterable[Job]) -> set[int]:
@@ -72,7 +96,18 @@ def _rows(path: Path) -> Sequence[Row]:
 
 @functools.lru_cache(maxsize=4)
 def _read(path: Path, *version: int) -> tuple[Row, ...]:
-    return tuple(read_rows(path))
+    return tuple(_checked(path, number, row) for number, row in enumerate(read_rows(path), start=1))
+
+
+def _checked(path: Path, number: int, row: Row) -> Row:
+    """Return a row that is of a run; refuse any other."""
+    missing = [name for name in ("run", "kind", *NEEDED.get(str(row.get("kind")), ())) if name not in row]
+    if missing:
+        raise DataError(
+            f"{path}, line {number}: expected a row of `nfm reproduce`, got one without {', '.join(missing)}; "
+            "take the file away, and its runs are made anew"
+        )
+    return row
 
 
 def rounded(row: Row) -> Row:

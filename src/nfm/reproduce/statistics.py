@@ -13,6 +13,8 @@ from nfm.errors import UsageError
 from nfm.evaluate.metrics import wilson_interval
 from nfm.results import Row
 
+TWO_SIDED = 1.96  # standard deviations to either end of a 95% interval
+DIGITS = 6  # after the point, in rows and claims: with fewer, what is shown would be rounded twice
 EXACT = 40  # differences: above, the 2**(n/2) signs of a half are too many to go through
 
 
@@ -28,9 +30,11 @@ class Number:
     hi: float | None = None
 
     def as_row(self) -> Row:
-        """Return it for a file: what there is, four digits after the point."""
+        """Return it for a file: what there is."""
         told = {name: value for name, value in asdict(self).items() if value is not None}
-        return {name: round(value, 4) if isinstance(value, float) else value for name, value in told.items()}
+        return {
+            name: round(value, DIGITS) if isinstance(value, float) else value for name, value in told.items()
+        }
 
 
 def over_runs(rows: Iterable[Row], metric: str = "accuracy") -> Number | None:
@@ -44,6 +48,13 @@ def over_runs(rows: Iterable[Row], metric: str = "accuracy") -> Number | None:
         return Number(fmean(values), stdev(values), len(values), n)
     ends = wilson_interval(round(values[0] * n), n) if metric == "accuracy" else (None, None)
     return Number(values[0], None, 1, n, *ends)
+
+
+def deviation(number: Row) -> float:
+    """Return the standard deviation over seeds of a number in a file; of one seed, that of its test images."""
+    if "std" in number:
+        return float(number["std"])
+    return float(number["hi"] - number["lo"]) / 2 / TWO_SIDED
 
 
 def paired_test(first: Sequence[float], second: Sequence[float]) -> float:

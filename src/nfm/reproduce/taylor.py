@@ -8,6 +8,7 @@ from statistics import fmean
 from nfm.config.build import build_method
 from nfm.core.noise import Noise
 from nfm.reproduce.measuring import MEASURES, Trained
+from nfm.reproduce.statistics import DIGITS
 from nfm.reproduce.study import Line, Measure
 from nfm.reproduce.summaries import SUMMARIES
 from nfm.results import Row
@@ -43,9 +44,9 @@ def _summary(name: str, label: str, rows: Sequence[Row]) -> Row:
         end = [row for row in own if row["epoch"] == last]
         gaps = [abs(row["approximation"] - row["nfm_loss"]) / row["nfm_loss"] for row in own]
         told[part] = {
-            "standard": round(fmean(row["standard"] for row in end), 4),
-            "nfm_loss": round(fmean(row["nfm_loss"] for row in end), 4),
-            "approximation": round(fmean(row["approximation"] for row in end), 4),
-            "mean_gap": round(fmean(gaps), 4), "largest_gap": round(max(gaps), 4),
+            "standard": round(fmean(row["standard"] for row in end), DIGITS),
+            "nfm_loss": round(fmean(row["nfm_loss"] for row in end), DIGITS),
+            "approximation": round(fmean(row["approximation"] for row in end), DIGITS),
+            "mean_gap": round(fmean(gaps), DIGITS), "largest_gap": round(max(gaps), DIGITS),
         }  # fmt: skip
     return told

@@ -16,7 +16,7 @@ from nfm.evaluate.metrics import accuracy
 from nfm.randomness import fold
 from nfm.reproduce.bayes import bayes_accuracy
 from nfm.reproduce.measuring import MEASURES, Trained
-from nfm.reproduce.statistics import EXACT, over_runs, paired_test
+from nfm.reproduce.statistics import DIGITS, EXACT, over_runs, paired_test
 from nfm.reproduce.study import Arm, Line, Measure
 from nfm.reproduce.summaries import SUMMARIES
 from nfm.results import Row
@@ -76,7 +76,7 @@ def summarise_circles(lines: Sequence[Line], rows: Sequence[Row]) -> Row:
             measured.setdefault(row["arm"], []).append(row)
     own = [line.arm for line in lines if not line.arm.of and line.arm.name in measured]
     return {
-        "kind": "toy", "bayes": round(best, 4), "n": TEST_POINTS, "baseline": own[0].title,
+        "kind": "toy", "bayes": round(best, DIGITS), "n": TEST_POINTS, "baseline": own[0].title,
         "lines": [_summary(arm, [line.arm for line in lines], measured, own[0], best) for arm in own],
     }  # fmt: skip
 
@@ -93,12 +93,12 @@ def _summary(
         raise DataError(f"toy: expected rows with an accuracy of {arm.name}, got none")
     return {
         "arm": arm.name, "label": arm.title, "published": list(arm.published), "accuracy": number.as_row(),
-        "median": round(median(row["accuracy"] for row in own), 4),
+        "median": round(median(row["accuracy"] for row in own), DIGITS),
         "collapsed": sum(row["accuracy"] < COLLAPSED for row in own),
-        "own_test": round(fmean(row["own_test"] for row in own), 4), "excess": round(best - number.mean, 4),
+        "own_test": round(fmean(row["own_test"] for row in own), DIGITS), "excess": round(best - number.mean, DIGITS),
         "p_value": None if arm is baseline else _p_value(own, measured[baseline.name]),
         "settings": len(settings), "chosen": chosen.note or chosen.title, "tuned": tuned.as_row(),
-        "tuned_excess": round(best - tuned.mean, 4), "near_bayes": best - tuned.mean <= NEAR,
+        "tuned_excess": round(best - tuned.mean, DIGITS), "near_bayes": best - tuned.mean <= NEAR,
     }  # fmt: skip
 
 
@@ -108,4 +108,4 @@ def _p_value(first: Sequence[Row], second: Sequence[Row]) -> float | None:
     seeds = sorted(a.keys() & b.keys())
     if not 1 < len(seeds) <= EXACT:
         return None
-    return round(paired_test([a[s] for s in seeds], [b[s] for s in seeds]), 6)
+    return paired_test([a[s] for s in seeds], [b[s] for s in seeds])

@@ -6,9 +6,8 @@ from collections.abc import Collection, Sequence
 
 from nfm.plots.table import show_column
 from nfm.reproduce.layout import TABLES, grid
+from nfm.reproduce.statistics import DIGITS, deviation
 from nfm.results import Row
-
-TWO_SIDED = 1.96  # standard deviations to either end of a 95% interval
 
 
 def verdict_table(table: Row, champions: Collection[str]) -> Row:
@@ -42,17 +41,10 @@ def _difference(own: Row | None, rivals: Sequence[tuple[str, Row | None]]) -> Ro
     label, best = max(there, key=lambda rival: rival[1]["mean"])
     difference = own["mean"] - best["mean"]
     return {
-        "difference": round(difference, 4),
+        "difference": round(difference, DIGITS),
         "rival": label,
-        "clear": abs(difference) > _deviation(own) + _deviation(best),
+        "clear": abs(difference) > deviation(own) + deviation(best),
     }
-
-
-def _deviation(number: Row) -> float:
-    """Return the standard deviation over seeds; of one seed, that of its test images."""
-    if "std" in number:
-        return float(number["std"])
-    return float(number["hi"] - number["lo"]) / 2 / TWO_SIDED
 
 
 @TABLES.register("verdicts")
@@ -65,7 +57,10 @@ def verdicts_table(table: Row) -> str:
         [line["label"], line["against"], *(_show(cell, line["against"]) for cell in line["columns"])]
         for line in table["lines"]
     ]
-    first = f"Ahead (+) or behind (-) in points, {table['others']} others; bold: by more than both standard deviations."
+    first = (
+        f"Ahead (+) or behind (-) in points, {table['others']} others; bold: by more than the sum of both standard "
+        "deviations."
+    )
     return "\n".join([first, "", grid(head, body)])
 
 
