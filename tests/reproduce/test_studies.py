@@ -222,8 +222,7 @@ def test_missing_sample_images_are_told_with_the_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NFM_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     job = jobs_of(find_study("imagenet-resnet50"), "small")[0]
     with pytest.raises(DataError, match=r"imagenette224_1500.npz: not in .*--data-root or NFM_DATA"):
         placed(job.config, root=str(tmp_path), download=False)
