@@ -109,3 +109,10 @@ def test_a_draw_first_asked_for_in_inference_mode_serves_training() -> None:
     targets = torch.rand(6, 2, requires_grad=True)
     made.draw(6).mix_targets(targets).sum().backward()  # an inference tensor cannot be kept for this
     assert targets.grad is not None
+
+
+def test_a_torch_that_tells_less_is_asked_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = images()
+    assert not watched(x)
+    monkeypatch.delattr(torch._C, "_len_torch_dispatch_stack")
+    assert watched(x)

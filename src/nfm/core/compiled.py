@@ -23,7 +23,7 @@ SOURCE = Path(__file__).with_name("kernel.c")
 LAWS = {"gaussian": 0, "uniform": 1, "rademacher": 2}  # as in kernel.c
 CARRIED = (torch.float32, torch.float16, torch.bfloat16)  # halves by way of float32
 SILENT = -1
-ELEMENTS_A_THREAD = 2**15  # fewer are done sooner than a thread is made
+NOISY_A_THREAD, MIXED_A_THREAD = 2**15, 2**19  # elements: fewer are done sooner than a thread is made
 
 
 class _Noise(ctypes.Structure):
@@ -114,10 +114,15 @@ def _run(x: Tensor, pairing: Pairing, plan: NoisePlan, *, transposed: bool) -> T
         out.data_ptr(), x.data_ptr(), None if pairing.unmixed else partner.data_ptr(), own.data_ptr(),
         other.data_ptr(), starts.data_ptr(), len(x), x.numel() // len(x), 1 if x.is_contiguous() else x.shape[1],
         _noise(plan.add, plan.scale), _noise(plan.mult), _noise(plan.touch), 2 * plan.sparsity, transposed,
-        max(1, min(torch.get_num_threads(), x.numel() // ELEMENTS_A_THREAD)), 0,
+        _threads(x, plan), 0,
     )  # fmt: skip
     _library().nfm_mix_noise(ctypes.byref(job))
     return out
+
+
+def _threads(x: Tensor, plan: NoisePlan) -> int:
+    each = MIXED_A_THREAD if plan.add is None and plan.mult is None else NOISY_A_THREAD
+    return max(1, min(torch.get_num_threads(), x.numel() // each))
 
 
 def _noise(source: Source | None, scale: float = 1.0) -> _Noise:

@@ -14,12 +14,15 @@ def watched(x: Tensor) -> bool:
     >>> torch.func.vmap(lambda x: x + watched(x))(torch.zeros(2))
     tensor([1., 1.])
     """
-    return (
-        torch.compiler.is_compiling()
-        or type(x) not in (Tensor, nn.Parameter)
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._len_torch_function_stack() > 0
-        or torch._C._functorch.peek_interpreter_stack() is not None
-        or torch._C._autograd._profiler_enabled()
-        or torch._C._get_tracing_state() is not None
-    )
+    try:
+        return (
+            torch.compiler.is_compiling()
+            or type(x) not in (Tensor, nn.Parameter)
+            or torch._C._len_torch_dispatch_stack() > 0
+            or torch._C._len_torch_function_stack() > 0
+            or torch._C._functorch.peek_interpreter_stack() is not None
+            or torch._C._autograd._profiler_enabled()
+            or torch._C._get_tracing_state() is not None
+        )
+    except AttributeError:  # torch keeps these to itself, and may call them otherwise
+        return True
