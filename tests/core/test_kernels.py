@@ -45,7 +45,8 @@ def used(request: pytest.FixtureRequest) -> Iterator[str]:
 def threads_for_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use threads for small features too."""
     monkeypatch.setattr(blocks, "BLOCKS_A_THREAD", 1)
-    monkeypatch.setattr(compiled, "ELEMENTS_A_THREAD", 1)
+    for least in ("NOISY_A_THREAD", "MIXED_A_THREAD"):
+        monkeypatch.setattr(compiled, least, 1)
 
 
 @contextmanager
