@@ -145,7 +145,7 @@ def mix_noise(x: Tensor, pairing: Pairing, noises: Noises) -> Tensor:
 
     def block_of(h: Values, out: Values, scratch: Scratch, number: int, block: Block) -> None:
         add, factor = noises(scratch, number, block)
-        h = mix(h, scratch.take("mixed", h.shape, h.dtype), scratch)
+        h = mix(h, None, scratch)
         if factor is not None:
             np.multiply(h, factor, out=h)
         if add is None:
@@ -185,24 +185,29 @@ def _map_blocks(block_of: Callable[[Values, Values, Scratch, int, Block], None],
 
 def _mixer(
     pairing: Pairing, dtype: torch.dtype, *, transposed: bool
-) -> Callable[[Values, Values, Scratch], Values]:
-    """Return what writes `mix` or its transposed of a block h: own part * h + (part handed on * h)[order]."""
+) -> Callable[[Values, Values | None, Scratch], Values]:
+    """Return what writes `mix` or its transposed of a block h: own part * h + (part handed on * h)[order].
+
+    Where it is told nothing to write to, it writes to a buffer of the thread.
+    """
     if pairing.unmixed:
         return _copied
     order = (pairing.inverse if transposed else pairing.partner).numpy()
     own, other = pairing.parts(torch.float32 if dtype in HALF else dtype)
     handed_on = other[pairing.inverse] if pairing.per_sample and not transposed else other
 
-    def mix(h: Values, out: Values, scratch: Scratch) -> Values:
+    def mix(h: Values, out: Values | None, scratch: Scratch) -> Values:
         each = (-1, *[1] * (h.ndim - 1))
         given, taken = (scratch.take(name, h.shape, h.dtype) for name in ("given", "taken"))
         np.multiply(h, handed_on.numpy().reshape(each), out=given)
         np.take(given, order, axis=0, out=taken, mode="clip")  # "raise" would copy the output
-        return np.add(np.multiply(h, own.numpy().reshape(each), out=given), taken, out=out)
+        np.multiply(h, own.numpy().reshape(each), out=given)
+        return np.add(given, taken, out=given if out is None else out)
 
     return mix
 
 
-def _copied(h: Values, out: Values, _: Scratch) -> Values:
-    np.copyto(out, h)
-    return out
+def _copied(h: Values, out: Values | None, scratch: Scratch) -> Values:
+    target = scratch.take("given", h.shape, h.dtype) if out is None else out
+    np.copyto(target, h)
+    return target
