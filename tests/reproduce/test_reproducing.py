@@ -342,3 +342,9 @@ class TestCommandLine:
         told = capsys.readouterr().out
         assert "0/36" in told
         assert "toy-boundaries" in told
+
+
+def test_a_study_without_rows_claims_nothing(tmp_path: Path) -> None:
+    places = places_in(tmp_path)
+    assert "no rows yet" in finish(read_study(write_tiny(tmp_path)), "small", places)
+    assert not list(tmp_path.rglob("tiny.json"))

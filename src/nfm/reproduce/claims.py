@@ -47,8 +47,10 @@ def claim_of(study: Study, claims: Path) -> Row:
 
 
 def write_claim(study: Study, claims: Path) -> Row:
-    """Write the claim of a study, the same bytes for the same rows, and return it."""
+    """Write the claim of a study, if it has rows, the same bytes for the same rows, and return it."""
     claim = claim_of(study, claims)
+    if not claim["scales"]:
+        return claim
     text = json.dumps(claim, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     write_atomically(claims / f"{study.id}.json", text.encode())
     return claim

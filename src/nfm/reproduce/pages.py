@@ -48,8 +48,6 @@ def _sections(claim: Row, docs: Path) -> Iterator[str]:
     yield f"## {claim['title']}\n"
     yield f"`{claim['id']}`; in the paper: {claim['source']}.\n"
     yield from (f"- {note}" for note in claim["notes"])
-    if not claim["scales"]:
-        yield "\nNot run yet: there are no rows.\n"
     for scale, made in claim["scales"].items():
         yield f"\n### {claim['title']}, {scale} scale\n"
         yield f"Made by `nfm reproduce {claim['id']} --scale {scale}`.\n"

@@ -51,7 +51,7 @@ def _difference(own: Row | None, rivals: Sequence[tuple[str, Row | None]]) -> Ro
 def verdicts_table(table: Row) -> str:
     """Return differences in points, those that are more than both deviations in bold, and in words."""
     if not table["lines"]:
-        return "Nothing to hold it against yet."
+        return "The rows of the method, or those to hold it against, are not there yet."
     head = ["scheme", "against", *(show_column((name, level)) for name, level in table["columns"])]
     body = [
         [line["label"], line["against"], *(_show(cell, line["against"]) for cell in line["columns"])]
