@@ -51,7 +51,7 @@ def measure() -> Iterator[Ratio]:
     for change in (WhiteNoise(), SaltAndPepper()):
         for level in LEVELS:
             name = f"{change.name} {level} / PreActResNet-18 forward"
-            yield compare(name, _perturbed(change, x, ids, level), _forward(model, x), rounds=5)
+            yield compare(name, _perturbed(change, x, ids, level), _forward(model, x), rounds=3)
     yield compare(
         "salt_and_pepper / one uniform draw a pixel and a copy",
         _perturbed(SaltAndPepper(), x, ids, 0.1),
@@ -65,5 +65,5 @@ def measure() -> Iterator[Ratio]:
         f"paper's grid / {PASSES} plain passes, width 1/4, {GRID} images",
         lambda: evaluate(quarter, examples, SUITES["curves"], batch_size=GRID),
         _plain_passes(quarter, examples),
-        rounds=5,
+        rounds=3,
     )

@@ -24,7 +24,7 @@ from nfm.core.noise import Noise
 SHAPES = ((128, 3, 32, 32), (128, 64, 32, 32), (128, 512, 4, 4), (128, 65, 256))
 LARGE = SHAPES[1]
 PRESETS = {"paper": Noise.paper(0.4, 0.2), "authors": Noise.authors(0.4, 0.2)}
-WEIGHT, ROUNDS, MEMORY_ROUNDS = 0.3, 11, 3
+WEIGHT, ROUNDS, MEMORY_ROUNDS = 0.3, 9, 3
 
 
 def obvious(x: Tensor, partner: Tensor, noise: Noise) -> Tensor:

@@ -119,5 +119,5 @@ def measure() -> Iterator[Ratio]:
     files = _photographs(LARGE)
     yield compare(
         f"batches of 224x224 from JPEG / an image at a time, 2 workers, {LARGE:,} images",
-        _ours(_packed(files), RandomResizedCrop(), WORKERS), _theirs(LargePictures(files)), rounds=5,
+        _ours(_packed(files), RandomResizedCrop(), WORKERS), _theirs(LargePictures(files)), rounds=3,
     )  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from benchmarks.side_by_side import Ratio, compare
 
-ROUNDS = 7
+ROUNDS = 5
 
 
 def _running(*arguments: str) -> Callable[[], object]:
