@@ -58,11 +58,7 @@ def cells_table(table: Row) -> str:
             ]
             label = ""
         if any(line["accuracy"]):
-            shown = [
-                show_number(n, best=bool(n) and n["mean"] == top)
-                for n, top in zip(line["accuracy"], best, strict=True)
-            ]
-            body.append([label, f"ours, n={_seeds(line)}", *shown])
+            body.append([label, f"ours, n={_seeds(line)}", *_show_all(line["accuracy"], best)])
     head = ["scheme", "", *(show_column((name, level)) for name, level in table["columns"])]
     parts = [
         f"Accuracy in %: {table['data']}, {table['n']:,} test images, protocol {table['protocol']}.",
@@ -81,14 +77,16 @@ def own_accuracies(table: Row) -> str:
         [
             line["label"],
             str(_seeds(line)),
-            *(
-                show_number(n, best=bool(n) and n["mean"] == top)
-                for n, top in zip(line["accuracy"], best, strict=True)
-            ),
+            *_show_all(line["accuracy"], best),
         ]
         for line in lines
     ]
     return grid(["scheme", "n", *(show_column((name, level)) for name, level in table["columns"])], body)
+
+
+def _show_all(numbers: Sequence[Row | None], best: Sequence[float | None]) -> list[str]:
+    """Return the numbers of a line, those that are the best of their column marked."""
+    return [show_number(n, best=bool(n) and n["mean"] == top) for n, top in zip(numbers, best, strict=True)]
 
 
 def _seeds(line: Row) -> int:

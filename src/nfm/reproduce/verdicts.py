@@ -34,7 +34,7 @@ def _differences(line: Row, rivals: Sequence[Row]) -> list[Row | None]:
 
 
 def _difference(own: Row | None, rivals: Sequence[tuple[str, Row | None]]) -> Row | None:
-    """Return the difference to the highest of `rivals`, and whether it is more than both deviations."""
+    """Return the difference to the highest of `rivals`, and whether it is more than the sum of both deviations."""
     there = [(label, number) for label, number in rivals if number is not None]
     if own is None or not there:
         return None
@@ -49,7 +49,7 @@ def _difference(own: Row | None, rivals: Sequence[tuple[str, Row | None]]) -> Ro
 
 @TABLES.register("verdicts")
 def verdicts_table(table: Row) -> str:
-    """Return differences in points, those that are more than both deviations in bold, and in words."""
+    """Return differences in points, those that are more than the sum of both deviations in bold."""
     if not table["lines"]:
         return "The rows of the method, or those to hold it against, are not there yet."
     head = ["scheme", "against", *(show_column((name, level)) for name, level in table["columns"])]
