@@ -86,7 +86,8 @@ def own_accuracies(table: Row) -> str:
 
 def _show_all(numbers: Sequence[Row | None], best: Sequence[float | None]) -> list[str]:
     """Return the numbers of a line, those that are the best of their column marked."""
-    return [show_number(n, best=bool(n) and n["mean"] == top) for n, top in zip(numbers, best, strict=True)]
+    pairs = zip(numbers, best, strict=True)
+    return [show_number(number, best=number is not None and number["mean"] == top) for number, top in pairs]
 
 
 def _seeds(line: Row) -> int:
