@@ -158,7 +158,8 @@ def _transposed(
         return mix_noise_transposed(g, pairing, plan)
     if kernel_in_use() == "c" and compiled.carries(g, plan):
         return compiled.mix_noise_transposed(g, pairing, plan)
-    return blocks.mix_noise_transposed(g, pairing, factors_of(plan, tuple(g.shape)))
+    with factors_of(plan, tuple(g.shape)) as factors:
+        return blocks.mix_noise_transposed(g, pairing, factors)
 
 
 def linear_part(numbers: Tensor) -> Tensor:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -69,13 +71,16 @@ def noises_of(plan: NoisePlan, shape: tuple[int, ...]) -> Noises:
     return _drawn_by_block(plan, shape, kept.keep(plan, shape))
 
 
-def factors_of(plan: NoisePlan, shape: tuple[int, ...]) -> Noises:
-    """Return what tells the factors of a block again, for the backward pass."""
-    if (factors := kept.take(plan, shape)) is not None:
-        return lambda _, __, block: (None, _part(factors, block))
-    if kernel_in_use() == "c" or not plan.fine(shape):
-        return _drawn_before(plan.linear_part(), shape)
-    return _drawn_by_block(plan.linear_part(), shape, None)
+@contextmanager
+def factors_of(plan: NoisePlan, shape: tuple[int, ...]) -> Iterator[Noises]:
+    """Lend what tells the factors of a block again, for the backward pass."""
+    with kept.taken(plan, shape) as factors:
+        if factors is not None:
+            yield lambda _, __, block: (None, _part(factors, block))
+        elif kernel_in_use() == "c" or not plan.fine(shape):
+            yield _drawn_before(plan.linear_part(), shape)
+        else:
+            yield _drawn_by_block(plan.linear_part(), shape, None)
 
 
 def _part(flat: Tensor, block: Block) -> Values:
