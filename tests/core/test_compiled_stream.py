@@ -1,4 +1,4 @@
-"""The compiled kernel draws Threefry, to the bit, on every machine."""
+"""The compiled kernel draws its stream, Threefry and then sfc32, to the bit, on every machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import slow_threefry
+import slow_stream
 import torch
 
 from nfm.core import compiled
@@ -33,17 +33,27 @@ def drawn(law: str, examples: int, size: int, *, key: int = KEY, first: int = 0)
 def test_the_slow_generator_gives_the_published_answers() -> None:
     """Known answers of Threefry-4x32 with 13 rounds, from the authors' own test vectors."""
     zeros, ones = [0] * 4, [0xFFFFFFFF] * 4
-    answers = [[hex(int(word)) for word in slow_threefry.threefry(each, each)] for each in (zeros, ones)]
+    answers = [[hex(int(word)) for word in slow_stream.threefry(each, each)] for each in (zeros, ones)]
     assert answers[0] == ["0x531c7e4f", "0x39491ee5", "0x2c855a92", "0x3d6abf9a"]
     assert answers[1] == ["0xc4189358", "0x1c9cc83a", "0xd5881c67", "0x6a0a89e0"]
-    assert int(slow_threefry.threefry(zeros, zeros, rounds=12)[0]) != 0x531C7E4F
+    assert int(slow_stream.threefry(zeros, zeros, rounds=12)[0]) != 0x531C7E4F
+
+
+def test_the_slow_small_generator_is_that_of_numpy_at_its_size() -> None:
+    """NumPy has the generator with words of 64 bits; ours differs by three shifts."""
+    theirs = np.random.SFC64(7)
+    state = [np.array([word]) for word in theirs.state["state"]["state"]]
+    expected = theirs.random_raw(50)
+    assert np.array_equal(slow_stream.sfc(state, 50, bits=64)[:, 0], expected)
+    state[3] = state[3] + np.uint64(1)
+    assert not np.array_equal(slow_stream.sfc(state, 50, bits=64)[:, 0], expected)
 
 
 @needs_kernel
 @pytest.mark.parametrize("law", list(compiled.LAWS))
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 64, 1023, 1024, 1025, 3072, 5000])
 def test_every_value_is_that_of_the_slow_generator(law: str, size: int) -> None:
-    expected = np.concatenate([slow_threefry.values(law, KEY, example, size) for example in range(3)])
+    expected = np.concatenate([slow_stream.values(law, KEY, example, size) for example in range(3)])
     assert drawn(law, 3, size).tobytes() == expected.tobytes()
     assert drawn(law, 3, size, key=KEY + 1).tobytes() != expected.tobytes() or size == 1
 
@@ -91,7 +101,7 @@ def gaussian_of(library: Path) -> bytes:
 
 def test_other_instructions_and_no_optimisation_give_the_same_bits(tmp_path: Path) -> None:
     """So a wheel built on one machine draws the same on another."""
-    expected = slow_threefry.values("gaussian", KEY, 0, 5000).tobytes()
+    expected = slow_stream.values("gaussian", KEY, 0, 5000).tobytes()
     assert gaussian_of(build(tmp_path)) == expected
     assert gaussian_of(build(tmp_path, "-O0")) == expected
     assert (

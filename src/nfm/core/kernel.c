@@ -1,8 +1,9 @@
 /* Mix and noise in one pass over the feature: what nfm/core/compiled.py calls. Plain C11, no torch headers.
 
-   Noise is counter-based: Threefry-4x32-13 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") of
-   the key, the example and the position in it; sums and shifts only, which every compiler turns into vectors. So any
-   split over threads, any order of memory and any machine gives the same bits: there is no fused multiply-add
+   Noise is keyed by place: for every chunk of an example, Threefry-4x32-13 (Salmon et al. 2011, "Parallel random
+   numbers: as easy as 1, 2, 3") of the key, the example and the chunk starts generators side by side (sfc32, Doty-Humphrey
+   2010), which draw its words; sums and shifts only, which every compiler turns into vectors. So any split over
+   threads, any order of memory and any machine gives the same bits: there is no fused multiply-add
    (-ffp-contract=off), no libm, and nothing but IEEE additions, products, quotients and square roots in a fixed
    order. The sums are those of nfm/core/mixing.py and noise.py, in the same order too. */
 
@@ -57,19 +58,36 @@ struct job { /* as in nfm/core/compiled.py */
 #define ODD_FOUR TWO_ROUNDS(6, 20, 17, 11), TWO_ROUNDS(25, 10, 18, 20)
 #define ADD_KEY(a, b, c, d, n) c0 += a, c1 += b, c2 += c, c3 += (d) + (n)
 
-/* words[w * groups + g] = word w of the counter (first + g, example): the key is k0 k1 0 0, k4 its parity */
-INLINE void draw_words(uint32_t *restrict words, int groups, uint64_t key, uint64_t example, uint64_t first) {
+#define LANES 16 /* generators side by side: a vector of AVX-512, two of AVX2 */
+
+struct generators { uint32_t a[LANES], b[LANES], c[LANES], counter[LANES]; };
+
+/* Return the generators of a chunk, each started by the words of a counter of its own. The key is k0 k1 0 0, k4 its parity. */
+INLINE struct generators started(uint64_t key, uint64_t example, uint64_t chunk) {
     const uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32), k4 = 0x1BD11BDAu ^ k0 ^ k1;
-    const uint32_t low = (uint32_t)first, c1_of_all = (uint32_t)(first >> 32) + k1;
-    const uint32_t c2_of_all = (uint32_t)example, c3_of_all = (uint32_t)(example >> 32);
-    for (int g = 0; g < groups; g++) {
-        uint32_t c0 = low + (uint32_t)g + k0, c1 = c1_of_all, c2 = c2_of_all, c3 = c3_of_all;
+    const uint64_t first = chunk * LANES;
+    struct generators all;
+    for (uint32_t lane = 0; lane < LANES; lane++) {
+        uint32_t c0 = (uint32_t)first + lane + k0, c1 = (uint32_t)(first >> 32) + k1;
+        uint32_t c2 = (uint32_t)example, c3 = (uint32_t)(example >> 32);
         EVEN_FOUR, ADD_KEY(k1, 0, 0, k4, 1);
         ODD_FOUR, ADD_KEY(0, 0, k4, k0, 2);
         EVEN_FOUR, ADD_KEY(0, k4, k0, k1, 3);
         MIX(c0, c1, 6), MIX(c2, c3, 20);
-        words[g] = c0, words[groups + g] = c1, words[2 * groups + g] = c2, words[3 * groups + g] = c3;
+        all.a[lane] = c0, all.b[lane] = c1, all.c[lane] = c2, all.counter[lane] = c3;
     }
+    return all;
+}
+
+/* Draw words[count], and more up to a multiple of LANES. */
+INLINE void draw_words(uint32_t *restrict words, int count, uint64_t key, uint64_t example, uint64_t chunk) {
+    struct generators all = started(key, example, chunk);
+    for (int first = 0; first < count; first += LANES)
+        for (int lane = 0; lane < LANES; lane++) {
+            const uint32_t b = all.b[lane], c = all.c[lane], word = all.a[lane] + b + all.counter[lane]++;
+            all.a[lane] = b ^ b >> 9, all.b[lane] = c + (c << 3), all.c[lane] = ROTATED(c, 21) + word;
+            words[first + lane] = word;
+        }
 }
 
 /* --- laws --------------------------------------------------------------------------------------------------- */
@@ -123,7 +141,7 @@ VECTORISED static void draw(float *restrict values, const struct noise *noise, i
                             int64_t chunk) {
     uint32_t words[CHUNK];
     const int groups = (length(size, chunk) + 3) / 4;
-    draw_words(words, groups, noise->key, (uint64_t)example, (uint64_t)chunk * (CHUNK / 4));
+    draw_words(words, 4 * groups, noise->key, (uint64_t)example, (uint64_t)chunk);
     const float level = noise->level;
     if (noise->law == GAUSSIAN) gaussian(words, values, groups, level);
     else if (noise->law == UNIFORM)

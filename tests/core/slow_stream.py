@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-CHUNK = 1024
+CHUNK, LANES = 1024, 16
+SFC = {32: (9, 3, 21), 64: (11, 3, 24)}  # shift right, shift left, rotation (Doty-Humphrey, PractRand)
 ROTATIONS = ((10, 26), (11, 21), (13, 27), (23, 5), (6, 20), (17, 11), (25, 10), (18, 20))  # Threefry-4x32
 F = np.float32
 
@@ -27,6 +30,18 @@ def threefry(counter: list[object], key: list[int], rounds: int = 13) -> list[ND
                 words = [word + keys[(times + i) % 5] for i, word in enumerate(words)]
                 words[3] = words[3] + np.uint32(times)
     return words
+
+
+def sfc(state: list[NDArray[Any]], steps: int, bits: int = 32) -> NDArray[Any]:
+    """Return [steps, ...] words of the small fast chaotic generators with `state`: a, b, c and a counter each."""
+    a, b, c, counter = state
+    right, left, turn = (b.dtype.type(by) for by in SFC[bits])
+    words = []
+    with np.errstate(over="ignore"):
+        for step in range(steps):
+            words.append(a + b + (counter + b.dtype.type(step)))
+            a, b, c = b ^ (b >> right), c + (c << left), ((c << turn) | (c >> b.dtype.type(bits - turn))) + words[-1]
+    return np.stack(words)
 
 
 def minus_twice_log(u: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -61,9 +76,10 @@ def values(law: str, key: int, example: int, size: int) -> NDArray[np.float32]:
     for chunk in range(-(-size // CHUNK)):
         count = min(CHUNK, size - chunk * CHUNK)
         groups = -(-count // 4)
-        first = chunk * CHUNK // 4 + np.arange(groups, dtype=np.uint32)
-        nothing = np.zeros(groups, np.uint32)
-        words = threefry([first, nothing, nothing + example, nothing], [key & 0xFFFFFFFF, key >> 32, 0, 0])
+        nothing = np.zeros(LANES, np.uint32)
+        first = nothing + chunk * LANES + np.arange(LANES, dtype=np.uint32)
+        state = threefry([first, nothing, nothing + example, nothing], [key & 0xFFFFFFFF, key >> 32, 0, 0])
+        words = sfc(state, -(-4 * groups // LANES)).reshape(-1)[: 4 * groups].reshape(4, groups)
         if law == "gaussian":
             drawn = [*gaussian(words[0], words[1]), *gaussian(words[2], words[3])]
         elif law == "uniform":
