@@ -40,7 +40,11 @@ def sfc(state: list[NDArray[Any]], steps: int, bits: int = 32) -> NDArray[Any]:
     with np.errstate(over="ignore"):
         for step in range(steps):
             words.append(a + b + (counter + b.dtype.type(step)))
-            a, b, c = b ^ (b >> right), c + (c << left), ((c << turn) | (c >> b.dtype.type(bits - turn))) + words[-1]
+            a, b, c = (
+                b ^ (b >> right),
+                c + (c << left),
+                ((c << turn) | (c >> b.dtype.type(bits - turn))) + words[-1],
+            )
     return np.stack(words)
 
 

@@ -35,9 +35,10 @@ class _Noise(ctypes.Structure):
 class _Job(ctypes.Structure):
     _fields_ = (
         ("out", ctypes.c_void_p), ("input", ctypes.c_void_p), ("other", ctypes.c_void_p),
-        ("own_part", ctypes.c_void_p), ("other_part", ctypes.c_void_p), ("starts", ctypes.c_void_p),
+        ("own_parts", ctypes.c_void_p), ("starts", ctypes.c_void_p),
         ("examples", ctypes.c_int64), ("size", ctypes.c_int64), ("channels", ctypes.c_int64),
-        ("add", _Noise), ("mult", _Noise), ("touch", _Noise), ("untouched", ctypes.c_float),
+        ("add", _Noise), ("mult", _Noise), ("touch", _Noise),
+        ("own_part", ctypes.c_float), ("untouched", ctypes.c_float),
         ("transposed", ctypes.c_int32), ("threads", ctypes.c_int32), ("next", ctypes.c_int64),
     )  # fmt: skip
 
@@ -107,17 +108,21 @@ def _run(x: Tensor, pairing: Pairing, plan: NoisePlan, *, transposed: bool) -> T
     if x.dtype != torch.float32:
         return _run(x.float(), pairing, plan, transposed=transposed).to(x.dtype)
     out = fresh_like(x)
-    own = pairing.weight.to(torch.float32).expand(len(x)).contiguous()
-    other, starts = 1 - own, torch.empty(len(x), dtype=torch.uint8)
-    partner = pairing.inverse if transposed else pairing.partner
+    partner = None if pairing.unmixed else pairing.inverse if transposed else pairing.partner
+    parts = pairing.weight.to(torch.float32) if pairing.per_sample else None
+    starts = torch.empty(len(x), dtype=torch.uint8) if transposed else None
     job = _Job(
-        out.data_ptr(), x.data_ptr(), None if pairing.unmixed else partner.data_ptr(), own.data_ptr(),
-        other.data_ptr(), starts.data_ptr(), len(x), x.numel() // len(x), 1 if x.is_contiguous() else x.shape[1],
-        _noise(plan.add, plan.scale), _noise(plan.mult), _noise(plan.touch), 2 * plan.sparsity, transposed,
-        _threads(x, plan), 0,
+        out.data_ptr(), x.data_ptr(), _address(partner), _address(parts), _address(starts),
+        len(x), x.numel() // len(x), 1 if x.is_contiguous() else x.shape[1],
+        _noise(plan.add, plan.scale), _noise(plan.mult), _noise(plan.touch),
+        0.0 if pairing.per_sample else pairing.weight.item(), 2 * plan.sparsity, transposed, _threads(x, plan), 0,
     )  # fmt: skip
     _library().nfm_mix_noise(ctypes.byref(job))
     return out
+
+
+def _address(values: Tensor | None) -> int | None:
+    return None if values is None else values.data_ptr()
 
 
 def _threads(x: Tensor, plan: NoisePlan) -> int:

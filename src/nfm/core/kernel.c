@@ -40,11 +40,11 @@ struct job { /* as in nfm/core/compiled.py */
     float *out;
     const float *in;
     const int64_t *other; /* [examples] who is mixed in (transposed: who took from it), or NULL: nothing is mixed */
-    const float *own_part, *other_part; /* [examples] */
+    const float *own_parts; /* [examples], or NULL: all have own_part */
     uint8_t *starts; /* [examples] scratch of the transposed map */
     int64_t examples, size, channels; /* channels > 1: an example lies in memory with its channels last */
     struct noise add, mult, touch;
-    float untouched; /* where touch + 1 is below this, there is no noise */
+    float own_part, untouched; /* where touch + 1 is below this, there is no noise */
     int32_t transposed, threads;
     int64_t next; /* the first piece of work that nobody took yet */
 };
@@ -178,6 +178,11 @@ INLINE void perturb(const struct job *job, float *restrict out, int64_t example,
     }
 }
 
+/* Return the part of an example itself in its mixture; the other's part is what is left. */
+INLINE float own_part(const struct job *job, int64_t example) {
+    return job->own_parts ? job->own_parts[example] : job->own_part;
+}
+
 /* --- tiles: some chunks of an example, mixed and put in order, or mixed and put back ---------------------------- */
 
 struct blend { /* own * a + part * b, or a alone where b is NULL */
@@ -294,7 +299,7 @@ VECTORISED static void forward(const struct job *job, int64_t example, int64_t n
     struct blend from = {.a = job->in + example * job->size};
     if (job->other) {
         from.b = job->in + job->other[example] * job->size;
-        from.own = job->own_part[example], from.part = job->other_part[example];
+        from.own = own_part(job, example), from.part = 1.0f - from.own;
     }
     take(job, tile, ordered, from, example);
     if (ordered == buffer) lay(job, tile, out, (struct blend){.a = buffer}, TO_MEMORY);
@@ -311,7 +316,7 @@ VECTORISED static void transposed(const struct job *job, int64_t number, int64_t
         taker = job->other[example];
         if (taker == start) theirs = first;
         else take(job, tile, theirs, (struct blend){.a = job->in + taker * job->size}, taker);
-        const struct blend both = {mine, theirs, job->own_part[example], job->other_part[taker]};
+        const struct blend both = {mine, theirs, own_part(job, example), 1.0f - own_part(job, taker)};
         lay(job, tile, job->out + example * job->size, both, TO_MEMORY);
         if (job->starts[taker]) return;
         float *done = mine == first ? spare : mine;
