@@ -21,7 +21,7 @@ from nfm.reproduce.bayes import bayes_accuracy, bayes_radius
 from nfm.reproduce.claims import claim_of
 from nfm.reproduce.execution import do_jobs
 from nfm.reproduce.families import family_means, family_table
-from nfm.reproduce.features import climb, pre_logits, project
+from nfm.reproduce.features import choose_units, climb, pre_logits, project
 from nfm.reproduce.finish import finish
 from nfm.reproduce.jobs import jobs_of
 from nfm.reproduce.kinds import show_table
@@ -121,6 +121,23 @@ def test_features_climb_within_their_bounds() -> None:
     still, same, end = climb(model, start, units, ball=1.0, step=0.2, steps=0)
     assert torch.equal(still, start)
     assert torch.equal(same, end)
+
+
+def test_units_that_sleep_are_chosen_last() -> None:
+    class Halves(torch.nn.Module):
+        """Six activations of which the even ones are always 0."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = torch.nn.Linear(6, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(torch.arange(6) % 2 * x.flatten(1)[:, :6])
+
+    model = Halves()
+    assert sorted(choose_units(model, torch.rand(3, 1, 3, 3) + 1).tolist()) == [1, 3, 5]
+    assert set(choose_units(model, torch.rand(4, 1, 3, 3) + 1).tolist()) > {1, 3, 5}
+    assert choose_units(model, torch.zeros(2, 1, 3, 3)).tolist() != [1, 3]
 
 
 def test_projection_leaves_what_is_inside() -> None:

@@ -31,7 +31,7 @@ STEPS, STEP, BALL = (
     2000.0,
 )  # the paper, supplement, "Feature Visualization Comparison"; 0-255 levels
 PAPER_SIDE = 224
-SHOWN = 4  # activations a network, chosen at random
+SHOWN = 4  # activations a network, chosen at random among those awake
 LEVELS = 255.0
 
 
@@ -44,10 +44,7 @@ def measure_features(trained: Trained, measure: Measure) -> list[Row]:
     )
     device = next(model.parameters()).device
     start = start.float().clamp(0, 1).to(device)
-    width = int(model.get_submodule(find_head(model)).in_features)  # type: ignore[arg-type]
-    units = torch.from_numpy(
-        numpy_generator(fold(0, "features", "units")).permutation(width)[:SHOWN].copy()
-    ).to(device)
+    units = choose_units(model, start)
     # The paper's ball is for 224 pixels a side: smaller images have one of the same size in each pixel.
     scale = math.sqrt(size[0] * size[1]) / PAPER_SIDE
     images, before, after = climb(model, start, units, ball=scale * BALL / LEVELS, step=scale * STEP / LEVELS)
@@ -59,6 +56,20 @@ def measure_features(trained: Trained, measure: Measure) -> list[Row]:
         }
         for place, unit in enumerate(units)
     ]  # fmt: skip
+
+
+def choose_units(model: nn.Module, start: Tensor) -> Tensor:
+    """Return as many pre-logit activations as there are images, at random among those that none of `start` leaves at 0.
+
+    Behind a ReLU, those at 0 have no slope to climb; they are taken only where there are no others.
+    """
+    with torch.no_grad(), pre_logits(model) as held:
+        model(start)
+        awake = (held[0] != 0).all(dim=0).cpu().numpy()
+    order = numpy_generator(fold(0, "features", "units")).permutation(len(awake))
+    return torch.from_numpy(np.concatenate([order[awake[order]], order[~awake[order]]])[: len(start)]).to(
+        start.device
+    )
 
 
 def climb(
