@@ -18,14 +18,16 @@ from nfm.errors import UsageError
 from nfm.evaluate.corruptions import AUTHORS, CORRUPTIONS, STANDARD
 from nfm.models import build
 from nfm.reproduce.bayes import bayes_accuracy, bayes_radius
-from nfm.reproduce.claims import claim_of
+from nfm.reproduce.claims import cell_table, claim_of
 from nfm.reproduce.execution import do_jobs
 from nfm.reproduce.families import family_means, family_table
 from nfm.reproduce.features import choose_units, climb, pre_logits, project
 from nfm.reproduce.finish import finish
 from nfm.reproduce.jobs import jobs_of
 from nfm.reproduce.kinds import show_table
+from nfm.reproduce.measuring import PGD7_CURVES
 from nfm.reproduce.reading import find_study, read_study
+from nfm.reproduce.records import rounded
 from nfm.reproduce.rehearsal import rehearse
 from nfm.reproduce.statistics import over_runs, paired_test
 from nfm.reproduce.study import Arm, Line, Measure, Scale
@@ -121,6 +123,20 @@ def test_features_climb_within_their_bounds() -> None:
     still, same, end = climb(model, start, units, ball=1.0, step=0.2, steps=0)
     assert torch.equal(still, start)
     assert torch.equal(same, end)
+
+
+def test_every_cell_of_a_suite_finds_its_rows_again() -> None:
+    """Rows are rounded, and an eps of 1/255 is no decimal."""
+    arm = Arm("erm", "erm")
+    cells = [
+        rounded({"arm": "erm", "perturbation": name, "level": level, "accuracy": 0.5, "ece": 0.1, "n": 10,
+                 "data": "d", "protocol": "pixel", "seed": 0, "train_seed": 0})
+        for name, level in (cell.key for cell in PGD7_CURVES)
+    ]  # fmt: skip
+    lines = [Line(arm, Scale(), "small")]
+    table = cell_table(lines, Measure("pgd7-curves"), cells)
+    assert all(table["lines"][0]["accuracy"])
+    assert not all(cell_table(lines, Measure("pgd7-curves"), cells[:-1])["lines"][0]["accuracy"])
 
 
 def test_units_that_sleep_are_chosen_last() -> None:

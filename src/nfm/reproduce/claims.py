@@ -115,14 +115,18 @@ def _may_stand(line: Line, measure: Measure, columns: int) -> bool:
     return measure.protocol == PUBLISHED_PROTOCOL and len(line.arm.published) == columns
 
 
+def _lies_in(row: Row, name: str, level: float) -> bool:
+    """Tell whether a row is of a column; rows are rounded (1/255 is no decimal)."""
+    return row["perturbation"] == name and row["level"] == round(level, DIGITS)
+
+
 def _line(line: Line, keys: Sequence[tuple[str, float]], rows: Sequence[Row], *, published: bool) -> Row:
     arm = line.arm
     own = [row for row in rows if row["arm"] == arm.name]
 
     def numbers(metric: str) -> list[Row | None]:
         found = [
-            over_runs([row for row in own if (row["perturbation"], row["level"]) == key], metric)
-            for key in keys
+            over_runs([row for row in own if _lies_in(row, name, level)], metric) for name, level in keys
         ]
         return [number.as_row() if number else None for number in found]
 

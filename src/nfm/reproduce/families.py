@@ -24,7 +24,7 @@ def family_table(lines: Sequence[Line], measure: Measure, rows: Sequence[Row]) -
     return {
         "kind": "families", "measure": measure.key, "protocol": rows[0]["protocol"], "data": rows[0]["data"],
         "n": min(row["n"] for row in rows), "columns": list(baseline), "baseline": shown[0].arm.title,
-        "sources": sorted({row["source"] for row in rows if "source" in row}),
+        "sources": sorted({part for row in rows if "source" in row for part in row["source"].split(", ")}),
         "lines": [
             {
                 "arm": line.arm.name, "label": line.arm.title, "accuracy": means[line.arm.name],
