@@ -14,7 +14,8 @@ from nfm.errors import ConfigError
 from nfm.reproduce import front
 from nfm.reproduce.kinds import show_table
 from nfm.reproduce.reading import read_study
-from nfm.reproduce.verdicts import verdict_table
+from nfm.reproduce.study import Question
+from nfm.reproduce.verdicts import answers_table, verdict_table
 
 
 def line(arm: str, *means: float | None, std: float | None = 0.01) -> dict[str, Any]:
@@ -68,6 +69,23 @@ def test_what_was_not_measured_is_no_verdict() -> None:
     made = verdict_table(table(line("erm", 0.5, None), line("nfm", 0.5, 0.5)), {"nfm"})
     assert made["lines"][0]["columns"][1] is None
     assert "| – |" in show_table(made)
+
+
+def test_questions_are_answered_where_both_arms_were_measured() -> None:
+    asked = [Question("Noise?", "nfm", "erm"), Question("Boxes?", "cutmix", "erm")]
+    made = answers_table(table(line("erm", 0.9, 0.5), line("nfm", 0.85, 0.7)), asked)
+    (told,) = made["lines"]
+    assert [cell["difference"] for cell in told["columns"]] == [-0.05, 0.2]
+    text = show_table(made)
+    assert "| Noise? NFM – ERM | **-5.0** | **+20.0** | ahead in 1, behind in 1, of 2 |" in text
+    assert "Boxes?" not in text
+    assert "yet" in show_table(answers_table(table(line("erm", 0.9, 0.5)), asked))
+
+
+def test_a_question_of_an_arm_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path, TINY + '\n[[questions]]\nasks = "Noise?"\narm = "nfm"\nagainst = "em"\n')
+    with pytest.raises(ConfigError, match=r"questions\[0\]: no arm is called 'em'.*did you mean 'erm'"):
+        read_study(path)
 
 
 @pytest.mark.parametrize("key", ["champions", "drawn", "tables"])

@@ -16,7 +16,7 @@ from nfm.reproduce.records import EPOCH, RUN, Record, recorded_seeds
 from nfm.reproduce.statistics import DIGITS, over_runs
 from nfm.reproduce.study import SCALES, Line, Measure, Study
 from nfm.reproduce.summaries import SUMMARIES
-from nfm.reproduce.verdicts import verdict_table
+from nfm.reproduce.verdicts import answers_table, verdict_table
 from nfm.results import Row, write_atomically
 
 PUBLISHED_PROTOCOL = "authors"  # the only one that the paper's numbers may stand beside
@@ -90,7 +90,11 @@ def _tables(study: Study, lines: Sequence[Line], measure: Measure, rows: list[Ro
 
 
 def _verdict(study: Study, table: Row) -> list[Row]:
-    return [verdict_table(table, study.champions)] if study.champions and table["kind"] == "cells" else []
+    """Return what a table of cells says of the study's champions and to its questions."""
+    if table["kind"] != "cells":
+        return []
+    told = [verdict_table(table, study.champions)] if study.champions else []
+    return [*told, answers_table(table, study.questions)] if study.questions else told
 
 
 def cell_table(lines: Sequence[Line], measure: Measure, rows: Sequence[Row]) -> Row:

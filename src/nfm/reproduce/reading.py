@@ -16,7 +16,18 @@ from nfm.config.read import build_table
 from nfm.config.recipes import head_of, studies_folder
 from nfm.errors import ConfigError, UsageError, did_you_mean
 from nfm.reproduce.checking import wrong_arm, wrong_scale
-from nfm.reproduce.study import SCALES, Arm, FigureName, Line, Measure, Scale, ScaleName, Study, Take
+from nfm.reproduce.study import (
+    SCALES,
+    Arm,
+    FigureName,
+    Line,
+    Measure,
+    Question,
+    Scale,
+    ScaleName,
+    Study,
+    Take,
+)
 
 _being_read: ContextVar[tuple[Path, ...]] = ContextVar(
     "studies being read, each for the one before", default=()
@@ -83,6 +94,7 @@ def _parse(path: Path, text: str) -> Study:
     errors: list[str] = []
     arms = _entries(Arm, table.pop("arms", []), "arms", errors)
     taken = _entries(Take, table.pop("take", []), "take", errors)
+    questions = _entries(Question, table.pop("questions", []), "questions", errors)
     page = build_table(Page, table, "", errors)
     if page is None:
         raise _wrong(path, errors)
@@ -95,10 +107,12 @@ def _parse(path: Path, text: str) -> Study:
         raise _wrong(path, errors)
     lines = {name: (*_taken(taken, name, path.parent), *_own(arms, scales[name], name)) for name in SCALES}
     _check_names(path, lines)
+    for place, question in enumerate(questions):
+        _check_arms(path, f"questions[{place}]", (question.arm, question.against), lines)
     return Study(
         path.stem, page.title, page.source, head_of(path), lines["small"], lines["full"], scales,
         _shown(path, page, lines), page.figures, _arms(path, page, "drawn", lines),
-        _arms(path, page, "champions", lines), page.notes,
+        _arms(path, page, "champions", lines), page.notes, tuple(questions),
     )  # fmt: skip
 
 
@@ -115,8 +129,14 @@ def _check_names(path: Path, lines: Mapping[ScaleName, Sequence[Line]]) -> None:
 def _arms(path: Path, page: Page, key: str, lines: Mapping[ScaleName, Sequence[Line]]) -> tuple[str, ...]:
     """Return the arms that the page names under `key`, all of them known."""
     names: tuple[str, ...] = getattr(page, key)
-    _check_known(path, key, names, {line.arm.name: "" for own in lines.values() for line in own}, "arm")
+    _check_arms(path, key, names, lines)
     return names
+
+
+def _check_arms(
+    path: Path, key: str, names: Iterable[str], lines: Mapping[ScaleName, Sequence[Line]]
+) -> None:
+    _check_known(path, key, names, {line.arm.name: "" for own in lines.values() for line in own}, "arm")
 
 
 def _shown(path: Path, page: Page, lines: Mapping[ScaleName, Sequence[Line]]) -> tuple[str, ...]:

@@ -86,6 +86,15 @@ class Take:
 
 
 @dataclass(frozen=True)
+class Question:
+    """What two arms answer together: how far is `arm` ahead of `against`?"""
+
+    asks: str
+    arm: str
+    against: str
+
+
+@dataclass(frozen=True)
 class Line:
     """An arm at a scale, with the scale of the study it comes from."""
 
@@ -105,7 +114,7 @@ class Study:
     """One table or figure.
 
     `tables` are the suites that are shown; `figures` what is drawn, of the arms `drawn` (none: of all). Each of
-    `champions` is held against all other arms.
+    `champions` is held against all other arms; each of `questions` sets one arm against another.
     """
 
     id: str
@@ -120,6 +129,7 @@ class Study:
     drawn: tuple[str, ...] = ()
     champions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    questions: tuple[Question, ...] = ()
 
     def lines(self, scale: str) -> tuple[Line, ...]:
         """Return the arms at a scale, in order."""

@@ -1,4 +1,4 @@
-"""What a table says of the method: its schemes against the best of all others, and against the first line."""
+"""What a table says: the method's schemes against all others, and a study's questions, one arm against another."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from nfm.plots.table import show_column
 from nfm.reproduce.layout import TABLES, grid
 from nfm.reproduce.statistics import DIGITS, deviation
+from nfm.reproduce.study import Question
 from nfm.results import Row
 
 
@@ -45,6 +46,43 @@ def _difference(own: Row | None, rivals: Sequence[tuple[str, Row | None]]) -> Ro
         "rival": label,
         "clear": abs(difference) > deviation(own) + deviation(best),
     }
+
+
+def answers_table(table: Row, questions: Sequence[Question]) -> Row:
+    """Return the answers of a table of cells to the questions of whose arms it has numbers."""
+    lines = {line["arm"]: line for line in table["lines"] if any(line["accuracy"])}
+    told = [
+        {
+            "asks": question.asks, "label": lines[question.arm]["label"], "against": lines[question.against]["label"],
+            "columns": _differences(lines[question.arm], [lines[question.against]]),
+        }
+        for question in questions
+        if question.arm in lines and question.against in lines
+    ]  # fmt: skip
+    return {"kind": "answers", "measure": table["measure"], "columns": table["columns"], "lines": told}
+
+
+@TABLES.register("answers")
+def show_answers(table: Row) -> str:
+    """Return each question with its differences in points, and in words how many of them are clear."""
+    if not table["lines"]:
+        return "The rows that answer the questions of this study are not there yet."
+    head = ["question", *(show_column((name, level)) for name, level in table["columns"]), "so"]
+    body = [
+        [
+            f"{line['asks']} {line['label']} – {line['against']}",
+            *(_show(cell, line["against"]) for cell in line["columns"]),
+            _in_words(line["columns"]),
+        ]
+        for line in table["lines"]
+    ]
+    first = "Questions, answered in points; bold: by more than the sum of both standard deviations."
+    return "\n".join([first, "", grid(head, body)])
+
+
+def _in_words(columns: Sequence[Row | None]) -> str:
+    clear = [cell["difference"] > 0 for cell in columns if cell is not None and cell["clear"]]
+    return f"ahead in {sum(clear)}, behind in {len(clear) - sum(clear)}, of {len(columns)}"
 
 
 @TABLES.register("verdicts")
