@@ -20,6 +20,8 @@ def wrong_scale(name: str, scale: Scale) -> Iterator[str]:
     yield from (f"{name}.seeds: {seed} is there twice" for seed in _twice(scale.seeds))
     if scale.watch < 0:
         yield f"{name}.watch: expected a number of images, 0 for none, got {scale.watch}"
+    if "/" in scale.together or "\\" in scale.together:
+        yield f"{name}.together: expected the name of a file without a folder, got {scale.together!r}"
     yield from (f"{name}.measures: {measure.key} is there twice" for measure in _twice(scale.measures))
     for place, measure in enumerate(scale.measures):
         try:

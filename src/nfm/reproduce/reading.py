@@ -57,9 +57,15 @@ def study_names() -> dict[str, Path]:
 
 def find_study(name: str, near: Path = Path()) -> Study:
     """Return the study called `name`: an ID, or the path of a file of one's own, seen from the folder `near`."""
-    if name.endswith(".toml") and (near / name).is_file():
-        return read_study(near / name)
     known = study_names()
+    if name.endswith(".toml") and (near / name).is_file():
+        path = near / name
+        if path.stem in known and path.resolve() != known[path.stem].resolve():
+            raise UsageError(
+                f"{name}: {path.stem!r} is the ID of a study of the paper, whose claim and figures would be written over; "
+                "give the file another name"
+            )
+        return read_study(path)
     if name.endswith(".toml"):
         raise UsageError(
             f"no study {name!r}: there is no such file in {near.resolve()}; IDs: {', '.join(known)}"
