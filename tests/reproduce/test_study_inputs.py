@@ -211,7 +211,7 @@ def test_one_seed_is_no_blind_spot_by_chance() -> None:
 def test_a_file_called_like_a_study_of_the_paper_is_refused(tmp_path: Path) -> None:
     """Its claim would be written over."""
     write_tiny(tmp_path, name="cifar10c")
-    with pytest.raises(UsageError, match="'cifar10c' is the ID of a study of the paper.*another name"):
+    with pytest.raises(UsageError, match=r"'cifar10c' is the ID of a study of the paper.*another name"):
         find_study("cifar10c.toml", tmp_path)
     assert find_study(str(study_names()["cifar10c"])).id == "cifar10c"
     write_tiny(tmp_path, name="cifar10d")

@@ -62,8 +62,8 @@ def find_study(name: str, near: Path = Path()) -> Study:
         path = near / name
         if path.stem in known and path.resolve() != known[path.stem].resolve():
             raise UsageError(
-                f"{name}: {path.stem!r} is the ID of a study of the paper, whose claim and figures would be written over; "
-                "give the file another name"
+                f"{name}: {path.stem!r} is the ID of a study of the paper, whose claim would be written over; give the "
+                "file another name"
             )
         return read_study(path)
     if name.endswith(".toml"):
