@@ -170,7 +170,7 @@ def test_a_readme_is_not_cut_where_its_second_mark_is_gone(tmp_path: Path) -> No
     found = {front.STUDY: {"notes": [], "scales": {"small": {"tables": [table]}}}}
     text = f"{front.END}\nbefore\n{front.BEGIN}\nold\nafter\n"
     readme.write_text(text)
-    with pytest.raises(DataError, match=r"README.md: expected .*end of results.* put it back"):
+    with pytest.raises(DataError, match=r"README.md: expected .*end of results.* put them back"):
         front.write_front(found, tmp_path, readme)
     assert readme.read_text() == text
     training = {front.STUDY: {"notes": [], "scales": {"small": {"tables": [{"kind": "training"}]}}}}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nfm.errors import DataError
 from nfm.reproduce.layout import own_accuracies
 from nfm.results import Row, write_between
 
@@ -20,7 +19,7 @@ def write_front(found: dict[str, Row], images: Path, readme: Path) -> None:
     """Write the results between their marks in `readme`, where there are such marks and such results."""
     made = found.get(STUDY, {}).get("scales", {}).get(SCALE, {"tables": []})
     table = next((table for table in made["tables"] if table.get("measure", "").startswith(SUITE)), None)
-    if table is None or not _has_marks(readme):
+    if table is None or not readme.is_file() or BEGIN not in readme.read_text(encoding="utf-8"):
         return
     told = (
         f"`nfm reproduce {STUDY} --scale {SCALE}`: accuracy in % on {table['n']:,} test images, protocol "
@@ -33,11 +32,3 @@ def write_front(found: dict[str, Row], images: Path, readme: Path) -> None:
         if (images / name).is_file()
     ]
     write_between(readme, BEGIN, END, "\n\n".join([told, own_accuracies(table), *shown]))
-
-
-def _has_marks(readme: Path) -> bool:
-    """Tell whether there is a page with both marks; refuse the first alone: all behind it would be lost."""
-    _, begin, rest = readme.read_text(encoding="utf-8").partition(BEGIN) if readme.is_file() else ("", "", "")
-    if begin and END not in rest:
-        raise DataError(f"{readme}: expected {END!r} on a line after {BEGIN!r}, got none; put it back")
-    return bool(begin)
