@@ -47,6 +47,7 @@ def test_a_champion_is_held_against_the_best_other_and_the_first() -> None:
     assert "**-5.0** (CUTMIX)" in text
     assert "**+20.0** (ERM)" in text
     assert "| +0.0 |" in text
+    assert "| NFM | ERM | +0.0 | **+20.0** | ahead in 1, behind in 0, of 2 |" in text
 
 
 def test_a_difference_is_clear_when_it_is_more_than_both_deviations() -> None:

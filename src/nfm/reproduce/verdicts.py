@@ -90,9 +90,14 @@ def verdicts_table(table: Row) -> str:
     """Return differences in points, those that are more than the sum of both deviations in bold."""
     if not table["lines"]:
         return "The rows of the method, or those to hold it against, are not there yet."
-    head = ["scheme", "against", *(show_column((name, level)) for name, level in table["columns"])]
+    head = ["scheme", "against", *(show_column((name, level)) for name, level in table["columns"]), "so"]
     body = [
-        [line["label"], line["against"], *(_show(cell, line["against"]) for cell in line["columns"])]
+        [
+            line["label"],
+            line["against"],
+            *(_show(cell, line["against"]) for cell in line["columns"]),
+            _in_words(line["columns"]),
+        ]
         for line in table["lines"]
     ]
     first = (
