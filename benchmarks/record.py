@@ -56,13 +56,14 @@ def last_rows() -> list[Row]:
 
 
 def table(rows: list[Row]) -> str:
-    """Return rows as a table: the ratio and its quartiles, what is allowed, and the best of either side."""
+    """Return rows as a table: the ratio and its quartiles, what is allowed now, and the best of either side."""
+    at_most = Thresholds.read().at_most
     lines = [
         "| what / against what | ratio | quartiles | at most | n | ours | reference |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        limit = "" if row["at_most"] is None else f"{row['at_most']:g}"
+        limit = f"{at_most[row['name']]:g}" if row["name"] in at_most else ""
         best = [f"{row[side]:.3g} {row['unit']}" for side in ("ours", "reference")]
         spread = f"{row['low']:.3f} to {row['high']:.3f}"
         cells = [row["name"], f"{row['median']:.3f}", spread, limit, str(row["rounds"]), *best]

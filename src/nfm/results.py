@@ -81,9 +81,7 @@ def write_between(path: Path, begin: str, end: str, text: str) -> None:
     """Replace what stands between two marks in a page, each on a line of its own; refuse a page without them."""
     before, found, rest = path.read_text(encoding="utf-8").partition(begin)
     if not found or end not in rest:  # all behind the first mark would be lost
-        raise DataError(
-            f"{path}: expected {begin!r} and on a later line {end!r}, got not both; put them back"
-        )
+        raise DataError(f"{path}: expected {begin!r} and after it {end!r}, got not both; put them back")
     write_atomically(path, f"{before}{begin}\n{text}\n{end}{rest.partition(end)[2]}".encode())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +18,8 @@ from nfm.core import blocks, compiled, kept, kernel, operator, streams
 from nfm.core.blocks import blocks_of, in_threads
 from nfm.core.draw import Choice
 from nfm.core.kernel import KERNELS, kernel_in_use, use_kernel
+from nfm.core.mixing import Pairing, mix
+from nfm.core.noise_plan import NoisePlan
 from nfm.errors import EnvironmentProblem, UsageError
 from nfm.randomness import fold
 
@@ -189,6 +192,73 @@ def test_factors_of_small_features_are_kept_for_one_backward_pass(monkeypatch: p
         assert drawn_in_backward(choice(noise), x, monkeypatch, choice(noise, key=4)) > 0
         monkeypatch.setattr(kept, "MOST", x.numel() - 1)
         assert drawn_in_backward(choice(noise), x, monkeypatch) > 0
+
+
+def gradient(made: Choice, x: Tensor) -> Tensor:
+    (found,) = torch.autograd.grad(made.apply(x), x, torch.ones_like(x))
+    return found
+
+
+def test_two_threads_that_draw_the_same_at_once_keep_out_of_each_others_way() -> None:
+    x = feature((16, 8, 32, 32), "contiguous").requires_grad_()
+    steps = [choice(nfm.Noise(0.4, 0.2), key=key) for key in range(12)]
+    wrong: list[int] = []
+
+    def train() -> None:
+        for number, made in enumerate(steps):
+            out = made.apply(x)
+            (found,) = torch.autograd.grad(out, x, torch.ones_like(x))
+            if not (torch.equal(out, outputs[number]) and torch.equal(found, gradients[number])):
+                wrong.append(number)
+
+    with use_kernel("torch"), threads(1):
+        outputs, gradients = [made.apply(x) for made in steps], [gradient(made, x) for made in steps]
+        assert not torch.equal(gradients[0], gradients[1])
+        both = [threading.Thread(target=train) for _ in range(2)]
+        for each in both:
+            each.start()
+        for each in both:
+            each.join()
+    assert not wrong
+
+
+def test_kept_factors_are_of_one_dtype_whatever_the_default_is() -> None:
+    x, made = feature((8, 3, 8, 8), "contiguous").requires_grad_(), choice(nfm.Noise(0.4, 0.2))
+    with use_kernel("torch"):
+        expected = gradient(made, x)
+        torch.set_default_dtype(torch.float64)
+        try:
+            kept._KEPT.idle.clear()
+            assert torch.equal(gradient(made, x), expected)
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+
+def test_factors_kept_by_one_kernel_are_not_those_of_the_other() -> None:
+    if compiled.problem():
+        pytest.skip(f"no compiled kernel here: {compiled.problem()}")
+    x, made = feature((8, 3, 8, 8), "contiguous").double().requires_grad_(), choice(nfm.Noise(0.4, 0.2))
+    with use_kernel("c"):
+        expected = gradient(made, x)
+    with use_kernel("torch"):
+        assert not torch.equal(gradient(made, x), expected)
+        made.apply(x)
+    with use_kernel("c"):
+        assert torch.equal(gradient(made, x), expected)
+
+
+def test_weights_that_do_not_lie_in_a_row_are_read_right() -> None:
+    if compiled.problem():
+        pytest.skip(f"no compiled kernel here: {compiled.problem()}")
+    x, weights = feature((8, 50), "contiguous"), torch.linspace(0, 1, 16)
+    plan = NoisePlan.of(
+        3, (0.0, 0.0), add_law="gaussian", mult_law="gaussian", granularity="element", sparsity=0.0
+    )
+    pairing = Pairing(torch.arange(8).flip(0), weights[::2])
+    assert torch.equal(compiled.mix_noise(x, pairing, plan), mix(x, pairing))
+    assert not torch.equal(
+        compiled.mix_noise(x, Pairing(pairing.partner, weights[:8]), plan), mix(x, pairing)
+    )
 
 
 def test_empty_features_pass(used: str) -> None:

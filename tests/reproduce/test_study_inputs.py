@@ -18,7 +18,7 @@ from nfm.reproduce.families import family_table
 from nfm.reproduce.jobs import Job, jobs_of
 from nfm.reproduce.layout import show_number
 from nfm.reproduce.pages import write_page
-from nfm.reproduce.reading import find_study, read_study, study_names
+from nfm.reproduce.reading import read_study, study_names, study_to_do
 from nfm.reproduce.records import Record
 from nfm.reproduce.statistics import over_runs
 from nfm.reproduce.study import Arm, Line, Measure, Scale
@@ -210,12 +210,11 @@ def test_one_seed_is_no_blind_spot_by_chance() -> None:
 
 def test_a_file_called_like_a_study_of_the_paper_is_refused(tmp_path: Path) -> None:
     """Its claim would be written over."""
-    write_tiny(tmp_path, name="cifar10c")
+    path = write_tiny(tmp_path, name="cifar10c")
     with pytest.raises(UsageError, match=r"'cifar10c' is the ID of a study of the paper.*another name"):
-        find_study("cifar10c.toml", tmp_path)
-    assert find_study(str(study_names()["cifar10c"])).id == "cifar10c"
-    write_tiny(tmp_path, name="cifar10d")
-    assert find_study("cifar10d.toml", tmp_path).id == "cifar10d"
+        study_to_do(str(path))
+    assert study_to_do(str(study_names()["cifar10c"])).id == "cifar10c"
+    assert study_to_do(str(write_tiny(tmp_path, name="cifar10d"))).id == "cifar10d"
 
 
 def test_rows_stay_among_the_claims(tmp_path: Path) -> None:

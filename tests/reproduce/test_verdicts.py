@@ -47,7 +47,7 @@ def test_a_champion_is_held_against_the_best_other_and_the_first() -> None:
     assert "**-5.0** (CUTMIX)" in text
     assert "**+20.0** (ERM)" in text
     assert "| +0.0 |" in text
-    assert "| NFM | ERM | +0.0 | **+20.0** | ahead in 1, behind in 0, of 2 |" in text
+    assert "| NFM | ERM | +0.0 | **+20.0** | clearly ahead in 1, behind in 0, of 2 |" in text
 
 
 def test_a_difference_is_clear_when_it_is_more_than_both_deviations() -> None:
@@ -78,7 +78,7 @@ def test_questions_are_answered_where_both_arms_were_measured() -> None:
     (told,) = made["lines"]
     assert [cell["difference"] for cell in told["columns"]] == [-0.05, 0.2]
     text = show_table(made)
-    assert "| Noise? NFM – ERM | **-5.0** | **+20.0** | ahead in 1, behind in 1, of 2 |" in text
+    assert "| Noise? NFM – ERM | **-5.0** | **+20.0** | clearly ahead in 1, behind in 1, of 2 |" in text
     assert "Boxes?" not in text
     assert "yet" in show_table(answers_table(table(line("erm", 0.9, 0.5)), asked))
 

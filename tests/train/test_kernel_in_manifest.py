@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nfm.core.compiled import problem
-from nfm.core.kernel import KERNELS, use_kernel
+from nfm.core.kernel import KERNELS, STREAMS, use_kernel
 from nfm.errors import ConfigError
 from nfm.method.presets import preset
 from nfm.train.folder import IDENTITY, RunFolder
@@ -36,10 +36,21 @@ def test_a_run_writes_its_kernel_down_and_goes_on_with_no_other(tmp_path: Path) 
     for name in KERNELS:
         with use_kernel(name):
             train(tmp_path / name, epochs=1, method=preset("nfm"))
-        assert json.loads((tmp_path / name / IDENTITY).read_text())["kernel"] == name
+        identity = json.loads((tmp_path / name / IDENTITY).read_text())
+        assert (identity["kernel"], identity["stream"]) == (name, STREAMS[name])
     assert_different_result(tmp_path / "c", tmp_path / "torch")
     with (
         use_kernel("c"),
         pytest.raises(ConfigError, match="NFM_KERNEL=torch goes on with the run's own kernel"),
     ):
         train(tmp_path / "torch", epochs=1, method=preset("nfm"), resume=True)
+
+
+def test_a_run_of_another_stream_is_not_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after an update that draws other values with the same kernel."""
+    with use_kernel("torch"):
+        train(tmp_path / "run", epochs=1, method=preset("nfm"))
+        train(tmp_path / "run", epochs=1, method=preset("nfm"), resume=True)
+        monkeypatch.setitem(STREAMS, "torch", "another one")
+        with pytest.raises(ConfigError, match="stream: was 'a generator a block', now 'another one'"):
+            train(tmp_path / "run", epochs=1, method=preset("nfm"), resume=True)

@@ -57,7 +57,7 @@ def add_arguments(options: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> None:
     """Do what was asked for."""
     from nfm.reproduce.execution import Places
-    from nfm.reproduce.reading import find_study, study_names
+    from nfm.reproduce.reading import find_study, study_names, study_to_do
 
     places = Places(given.claims, given.runs, given.docs, given.data_root, given.download, given.device)
     if given.list:
@@ -67,7 +67,7 @@ def run(given: argparse.Namespace) -> None:
     if given.id is None:
         raise UsageError("expected an ID, or `all`; `nfm reproduce --list` shows them")
     if given.id != "all":
-        return _reproduce(find_study(given.id), given, places)
+        return _reproduce(study_to_do(given.id), given, places)
     if given.arms:
         raise UsageError("--arms: expected one ID with it, got all")
     return _all([find_study(name) for name in study_names()], given, places)

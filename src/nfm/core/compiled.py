@@ -109,7 +109,7 @@ def _run(x: Tensor, pairing: Pairing, plan: NoisePlan, *, transposed: bool) -> T
         return _run(x.float(), pairing, plan, transposed=transposed).to(x.dtype)
     out = fresh_like(x)
     partner = None if pairing.unmixed else pairing.inverse if transposed else pairing.partner
-    parts = pairing.weight.to(torch.float32) if pairing.per_sample else None
+    parts = pairing.weight.to(torch.float32).contiguous() if pairing.per_sample else None
     starts = torch.empty(len(x), dtype=torch.uint8) if transposed else None
     job = _Job(
         out.data_ptr(), x.data_ptr(), _address(partner), _address(parts), _address(starts),

@@ -2,12 +2,13 @@
 
 A memo and no more: it is found by what was drawn, so it changes time and memory and never a value. Another forward pass
 in between takes its place, and then the factors are drawn again, as they are for big features. The memory is used again
-by the next step: fresh pages would cost a fifth of the time.
+by the next step: fresh pages would cost a fifth of the time. Every thread has its own: two may draw the same at once.
 """
 
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,30 +20,37 @@ from nfm.core.pages import fresh_like
 
 MOST = 2**23  # elements: 32 MiB
 
-_LAST: dict[tuple[NoisePlan, tuple[int, ...]], Tensor] = {}
-_IDLE: list[Tensor] = []  # at most one: what the last backward pass is done with
+
+class _Kept(threading.local):
+    def __init__(self) -> None:
+        self.last: dict[tuple[NoisePlan, tuple[int, ...]], Tensor] = {}  # at most one
+        self.idle: list[Tensor] = []  # at most one: nobody reads it any more
+
+
+_KEPT = _Kept()
 
 
 def keep(plan: NoisePlan, shape: tuple[int, ...]) -> Tensor | None:
     """Return memory for the factors of `plan`, or None for a feature too big; it is kept from now on."""
-    _LAST.clear()
+    if _KEPT.last:
+        _KEPT.idle = list(_KEPT.last.values())
+        _KEPT.last.clear()
     if plan.mult is None or math.prod(shape) > MOST:
         return None
-    return _LAST.setdefault((plan.linear_part(), shape), _memory(math.prod(shape)))
+    return _KEPT.last.setdefault((plan.linear_part(), shape), _memory(math.prod(shape)))
 
 
 def _memory(elements: int) -> Tensor:
-    try:
-        idle = _IDLE.pop()
-    except IndexError:
-        return fresh_like(torch.empty(elements))
-    return idle if len(idle) >= elements else fresh_like(torch.empty(elements))
+    idle = _KEPT.idle.pop() if _KEPT.idle else None
+    if idle is not None and len(idle) >= elements:
+        return idle
+    return fresh_like(torch.empty(elements, dtype=torch.float32, device="cpu"))
 
 
 @contextmanager
 def taken(plan: NoisePlan, shape: tuple[int, ...]) -> Iterator[Tensor | None]:
     """Lend the factors of `plan`, if they were kept, and forget them."""
-    factors = _LAST.pop((plan.linear_part(), shape), None)
+    factors = _KEPT.last.pop((plan.linear_part(), shape), None)
     yield factors
     if factors is not None:
-        _IDLE[:] = [factors]
+        _KEPT.idle = [factors]

@@ -1,9 +1,9 @@
 /* Mix and noise in one pass over the feature: what nfm/core/compiled.py calls. Plain C11, no torch headers.
 
    Noise is keyed by place: for every chunk of an example, Threefry-4x32-13 (Salmon et al. 2011, "Parallel random
-   numbers: as easy as 1, 2, 3") of the key, the example and the chunk starts generators side by side (sfc32, Doty-Humphrey
-   2010), which draw its words; sums and shifts only, which every compiler turns into vectors. So any split over
-   threads, any order of memory and any machine gives the same bits: there is no fused multiply-add
+   numbers: as easy as 1, 2, 3") of the key, the example and the chunk starts generators side by side (sfc32,
+   Doty-Humphrey 2010), which draw its words; sums and shifts only, which every compiler turns into vectors. So any
+   split over threads, any order of memory and any machine gives the same bits: there is no fused multiply-add
    (-ffp-contract=off), no libm, and nothing but IEEE additions, products, quotients and square roots in a fixed
    order. The sums are those of nfm/core/mixing.py and noise.py, in the same order too. */
 
@@ -44,7 +44,8 @@ struct job { /* as in nfm/core/compiled.py */
     uint8_t *starts; /* [examples] scratch of the transposed map */
     int64_t examples, size, channels; /* channels > 1: an example lies in memory with its channels last */
     struct noise add, mult, touch;
-    float own_part, untouched; /* where touch + 1 is below this, there is no noise */
+    float own_part;
+    float untouched; /* where touch + 1 is below this, there is no noise */
     int32_t transposed, threads;
     int64_t next; /* the first piece of work that nobody took yet */
 };
@@ -62,7 +63,8 @@ struct job { /* as in nfm/core/compiled.py */
 
 struct generators { uint32_t a[LANES], b[LANES], c[LANES], counter[LANES]; };
 
-/* Return the generators of a chunk, each started by the words of a counter of its own. The key is k0 k1 0 0, k4 its parity. */
+/* Return the generators of a chunk, each started by the words of a counter of its own: the key is k0 k1 0 0, k4 its
+   parity. */
 INLINE struct generators started(uint64_t key, uint64_t example, uint64_t chunk) {
     const uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32), k4 = 0x1BD11BDAu ^ k0 ^ k1;
     const uint64_t first = chunk * LANES;

@@ -13,7 +13,11 @@ from contextlib import contextmanager
 from nfm.core import compiled
 from nfm.errors import EnvironmentProblem, UsageError, did_you_mean
 
-KERNELS = ("c", "torch")
+STREAMS = {
+    "c": "sfc32 by Threefry",
+    "torch": "a generator a block",
+}  # another word for every change of values
+KERNELS = tuple(STREAMS)
 AUTO = "auto"
 VARIABLE = "NFM_KERNEL"
 

@@ -74,13 +74,14 @@ def noises_of(plan: NoisePlan, shape: tuple[int, ...]) -> Noises:
 @contextmanager
 def factors_of(plan: NoisePlan, shape: tuple[int, ...]) -> Iterator[Noises]:
     """Lend what tells the factors of a block again, for the backward pass."""
+    if kernel_in_use() == "c" or not plan.fine(shape):
+        yield _drawn_before(plan.linear_part(), shape)
+        return
     with kept.taken(plan, shape) as factors:
-        if factors is not None:
-            yield lambda _, __, block: (None, _part(factors, block))
-        elif kernel_in_use() == "c" or not plan.fine(shape):
-            yield _drawn_before(plan.linear_part(), shape)
-        else:
+        if factors is None:
             yield _drawn_by_block(plan.linear_part(), shape, None)
+        else:
+            yield lambda _, __, block: (None, _part(factors, block))
 
 
 def _part(flat: Tensor, block: Block) -> Values:

@@ -59,13 +59,7 @@ def find_study(name: str, near: Path = Path()) -> Study:
     """Return the study called `name`: an ID, or the path of a file of one's own, seen from the folder `near`."""
     known = study_names()
     if name.endswith(".toml") and (near / name).is_file():
-        path = near / name
-        if path.stem in known and path.resolve() != known[path.stem].resolve():
-            raise UsageError(
-                f"{name}: {path.stem!r} is the ID of a study of the paper, whose claim would be written over; give the "
-                "file another name"
-            )
-        return read_study(path)
+        return read_study(near / name)
     if name.endswith(".toml"):
         raise UsageError(
             f"no study {name!r}: there is no such file in {near.resolve()}; IDs: {', '.join(known)}"
@@ -73,6 +67,17 @@ def find_study(name: str, near: Path = Path()) -> Study:
     if name not in known:
         raise UsageError(f"no study {name!r}; there are: {', '.join(known)}{did_you_mean(name, known)}")
     return read_study(known[name])
+
+
+def study_to_do(name: str) -> Study:
+    """Return the study called `name`, whose claim is to be written: refuse a file with the name of another's."""
+    study, known = find_study(name), study_names()
+    if name not in known and study.id in known and Path(name).resolve() != known[study.id].resolve():
+        raise UsageError(
+            f"{name}: {study.id!r} is the ID of a study of the paper, whose claim would be written over; give the "
+            "file another name"
+        )
+    return study
 
 
 def read_study(path: Path) -> Study:

@@ -81,8 +81,10 @@ def show_answers(table: Row) -> str:
 
 
 def _in_words(columns: Sequence[Row | None]) -> str:
-    clear = [cell["difference"] > 0 for cell in columns if cell is not None and cell["clear"]]
-    return f"ahead in {sum(clear)}, behind in {len(clear) - sum(clear)}, of {len(columns)}"
+    """Count the clear differences among those that were measured."""
+    there = [cell for cell in columns if cell is not None]
+    clear = [cell["difference"] > 0 for cell in there if cell["clear"]]
+    return f"clearly ahead in {sum(clear)}, behind in {len(clear) - sum(clear)}, of {len(there)}"
 
 
 @TABLES.register("verdicts")

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from nfm.core.kernel import kernel_in_use
+from nfm.core.kernel import STREAMS, kernel_in_use
 from nfm.data.examples import DataSet
 from nfm.method.feature_mixup import NoisyFeatureMixup
 from nfm.train.optim import Optimizer
@@ -31,6 +31,7 @@ def identity_of(
     """Return what decides the result, apart from the first weights and the versions of things."""
     shapes = [(name, list(value.shape)) for name, value in model.state_dict().items()]
     frozen = [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
+    kernel = kernel_in_use() if ranks.device.type == "cpu" else "torch"
     labelled = data.train.ids.numpy().tobytes() + data.train.labels.numpy().tobytes()
     identity = {
         "model": {"class": type(model).__name__, "shapes": _digest(json.dumps(shapes)), "frozen": frozen},
@@ -39,7 +40,7 @@ def identity_of(
         "schedule": asdict(schedule), "augment": told(augment), "criterion": told(criterion),
         "settings": {name: value for name, value in asdict(settings).items() if name not in IRRELEVANT},
         "world": ranks.world, "device": ranks.device.type,
-        "kernel": kernel_in_use() if ranks.device.type == "cpu" else "torch",
+        "kernel": kernel, "stream": STREAMS[kernel],
     }  # fmt: skip
     return json.loads(json.dumps(identity))  # as it will be read back: lists for tuples
 
