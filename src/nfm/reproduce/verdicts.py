@@ -102,10 +102,8 @@ def verdicts_table(table: Row) -> str:
         ]
         for line in table["lines"]
     ]
-    first = (
-        f"Ahead (+) or behind (-) in points, {table['others']} others; bold: by more than the sum of both standard "
-        "deviations."
-    )
+    others = "1 other" if table["others"] == 1 else f"{table['others']} others"
+    first = f"Ahead (+) or behind (-) in points, {others}; bold: by more than the sum of both standard deviations."
     return "\n".join([first, "", grid(head, body)])
 
 
