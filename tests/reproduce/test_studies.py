@@ -13,6 +13,7 @@ from nfm.config.build import build_augment, build_method, build_model
 from nfm.config.recipes import studies_folder
 from nfm.config.schema import Facts
 from nfm.errors import ConfigError, DataError, UsageError
+from nfm.reproduce import figures
 from nfm.reproduce.jobs import Job, jobs_of, placed
 from nfm.reproduce.kinds import check_measure
 from nfm.reproduce.measuring import MEASURES, suite_of
@@ -235,6 +236,27 @@ def test_overlaying_leaves_both_alone() -> None:
     under, over = {"a": {"b": 1, "c": 2}}, {"a": {"b": 3}, "d": 4}
     assert overlaid(under, over) == {"a": {"b": 3, "c": 2}, "d": 4}
     assert under == {"a": {"b": 1, "c": 2}}
+
+
+@pytest.mark.parametrize(("name", "scale"), EVERY)
+def test_its_figures_are_made_of_what_it_measures(
+    name: str, scale: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for drawing in ("curves", "corruption_bars", "accuracy_dots"):
+        monkeypatch.setattr(figures, drawing, lambda rows, title: (title, len(rows)))
+    study = find_study(name)
+    rows = [
+        {"kind": "cell", "measure": measure.key, "perturbation": cell.key[0], "level": cell.key[1], "n": 1,
+         "data": "data", "protocol": measure.protocol}
+        for measure in {measure for line in study.lines(scale) for measure in line.scale.measures}
+        if measure.suite not in MEASURES
+        for cell in suite_of(measure.suite)
+    ]  # fmt: skip
+    for kind in {"curves", "attacks", "corruptions", "dots"} & set(study.figures):
+        made = list(figures.FIGURES[kind]("title", rows))
+        assert made
+        assert all(count > 0 for _, (_, count) in made)
+        assert not list(figures.FIGURES[kind]("title", []))
 
 
 def test_measures_of_their_own_are_no_suites() -> None:

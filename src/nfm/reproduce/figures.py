@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Drawing = Callable[[str, Sequence[Row]], Iterator[tuple[str, "Figure"]]]  # title, rows -> names and figures
 FIGURES: Registry[Drawing] = Registry("figure")
+GRIDS = ("cifar", "vit", "imagenet")  # suites of a few levels of each noise
 
 
 def draw_figures(study: Study, scale: str, rows: Sequence[Row], folder: Path) -> list[Path]:
@@ -57,7 +58,8 @@ def _about(title: str, rows: Sequence[Row]) -> str:
 
 @FIGURES.register("curves")
 def _curves(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
-    for name, own in _measured(rows, "curves").items():
+    measured = _measured(rows, "curves") or _measured(rows, *GRIDS)  # the paper's ViT has curves of its grid
+    for name, own in measured.items():
         yield f"curves-{name}", curves(own, title=_about(title, own))
 
 
