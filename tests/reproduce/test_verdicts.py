@@ -58,6 +58,12 @@ def test_a_difference_is_clear_when_it_is_more_than_both_deviations() -> None:
         found: bool = held["lines"][0]["columns"][0]["clear"]
         return found
 
+    one, three = (
+        show_table(verdict_table(table(line("erm", 0.5, std=std), line("nfm", 0.6, std=std)), {"nfm"}))
+        for std in (None, 0.01)
+    )
+    assert "how trainings differ is not in it" in one
+    assert "how trainings differ" not in three
     assert clear(0.021, 0.01)
     assert not clear(0.019, 0.01)
     assert clear(0.11, None)

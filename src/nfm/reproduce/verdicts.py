@@ -45,6 +45,7 @@ def _difference(own: Row | None, rivals: Sequence[tuple[str, Row | None]]) -> Ro
         "difference": round(difference, DIGITS),
         "rival": label,
         "clear": abs(difference) > deviation(own) + deviation(best),
+        "seeds": min(own["seeds"], best["seeds"]),
     }
 
 
@@ -76,8 +77,19 @@ def show_answers(table: Row) -> str:
         ]
         for line in table["lines"]
     ]
-    first = "Questions, answered in points; bold: by more than the sum of both standard deviations."
+    first = f"Questions, answered in points; {_bold(table)}"
     return "\n".join([first, "", grid(head, body)])
+
+
+def _bold(table: Row) -> str:
+    """Tell what is in bold, and what one seed cannot tell."""
+    cells = [cell for line in table["lines"] for cell in line["columns"] if cell is not None]
+    told = "bold: by more than the sum of both standard deviations."
+    if any(cell["seeds"] == 1 for cell in cells):
+        told += (
+            " Of one seed that is the deviation of the test images alone: how trainings differ is not in it."
+        )
+    return told
 
 
 def _in_words(columns: Sequence[Row | None]) -> str:
@@ -103,7 +115,7 @@ def verdicts_table(table: Row) -> str:
         for line in table["lines"]
     ]
     others = "1 other" if table["others"] == 1 else f"{table['others']} others"
-    first = f"Ahead (+) or behind (-) in points, {others}; bold: by more than the sum of both standard deviations."
+    first = f"Ahead (+) or behind (-) in points, {others}; {_bold(table)}"
     return "\n".join([first, "", grid(head, body)])
 
 
