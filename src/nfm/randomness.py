@@ -66,7 +66,7 @@ def numpy_generator(key: int) -> np.random.Generator:
 
 
 def passing_generator(key: int) -> np.random.Generator:
-    """Return the same as `numpy_generator`, good until this thread asks for the next: a sixth of the time to make.
+    """Return the same as `numpy_generator`, good until this thread asks for the next: made sooner.
 
     >>> bool(passing_generator(5).random() == numpy_generator(5).random())
     True

@@ -2,7 +2,7 @@
 
 A memo and no more: it is found by what was drawn, so it changes time and memory and never a value. Another forward pass
 in between takes its place, and then the factors are drawn again, as they are for big features. The memory is used again
-by the next step: fresh pages would cost a fifth of the time. Every thread has its own: two may draw the same at once.
+by the next step: fresh pages cost time. Every thread has its own: two may draw the same at once.
 """
 
 from __future__ import annotations

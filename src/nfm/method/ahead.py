@@ -1,7 +1,7 @@
 """Site, key and weight of the next steps, drawn some steps at a time.
 
 Each is a function of its step, so when it is drawn changes nothing but the time: between two steps of a network the
-processor's caches hold none of this, and one draw takes 200 us; one draw after another takes 40.
+processor's caches hold none of this, and one draw takes longer than it does after another.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def root_of(model: nn.Module) -> nn.Module:
 def is_compiled(model: nn.Module) -> bool:
     """Tell whether `model`, one of its wrappers or a part of it was compiled."""
     found, seen = [model], {model}
-    for module in found:  # by hand, because every step asks: a fifth of the time of `model.modules()`
+    for module in found:  # by hand, because every step asks, and `model.modules()` takes longer
         if "_orig_mod" in module._modules or getattr(module, "_compiled_call_impl", None) is not None:
             return True
         new = [part for part in module._modules.values() if part is not None and part not in seen]

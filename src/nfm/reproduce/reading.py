@@ -57,9 +57,9 @@ def study_names() -> dict[str, Path]:
 
 def find_study(name: str, near: Path = Path()) -> Study:
     """Return the study called `name`: an ID, or the path of a file of one's own, seen from the folder `near`."""
-    known = study_names()
     if name.endswith(".toml") and (near / name).is_file():
         return read_study(near / name)
+    known = study_names()
     if name.endswith(".toml"):
         raise UsageError(
             f"no study {name!r}: there is no such file in {near.resolve()}; IDs: {', '.join(known)}"

@@ -68,17 +68,18 @@ def show_answers(table: Row) -> str:
     """Return each question with its differences in points, and in words how many of them are clear."""
     if not table["lines"]:
         return "The rows that answer the questions of this study are not there yet."
-    head = ["question", *(show_column((name, level)) for name, level in table["columns"]), "so"]
+    names = [[f"{line['asks']} {line['label']} – {line['against']}"] for line in table["lines"]]
+    return _show_differences("Questions, answered in points", table, ["question"], names)
+
+
+def _show_differences(about: str, table: Row, heads: list[str], names: Sequence[list[str]]) -> str:
+    """Return a table of differences; `names` are the first cells of each line, `heads` what stands above them."""
+    head = [*heads, *(show_column((name, level)) for name, level in table["columns"]), "so"]
     body = [
-        [
-            f"{line['asks']} {line['label']} – {line['against']}",
-            *(_show(cell, line["against"]) for cell in line["columns"]),
-            _in_words(line["columns"]),
-        ]
-        for line in table["lines"]
+        [*first, *(_show(cell, line["against"]) for cell in line["columns"]), _in_words(line["columns"])]
+        for first, line in zip(names, table["lines"], strict=True)
     ]
-    first = f"Questions, answered in points; {_bold(table)}"
-    return "\n".join([first, "", grid(head, body)])
+    return "\n".join([f"{about}; {_bold(table)}", "", grid(head, body)])
 
 
 def _bold(table: Row) -> str:
@@ -104,19 +105,11 @@ def verdicts_table(table: Row) -> str:
     """Return differences in points, those that are more than the sum of both deviations in bold."""
     if not table["lines"]:
         return "The rows of the method, or those to hold it against, are not there yet."
-    head = ["scheme", "against", *(show_column((name, level)) for name, level in table["columns"]), "so"]
-    body = [
-        [
-            line["label"],
-            line["against"],
-            *(_show(cell, line["against"]) for cell in line["columns"]),
-            _in_words(line["columns"]),
-        ]
-        for line in table["lines"]
-    ]
+    names = [[line["label"], line["against"]] for line in table["lines"]]
     others = "1 other" if table["others"] == 1 else f"{table['others']} others"
-    first = f"Ahead (+) or behind (-) in points, {others}; {_bold(table)}"
-    return "\n".join([first, "", grid(head, body)])
+    return _show_differences(
+        f"Ahead (+) or behind (-) in points, {others}", table, ["scheme", "against"], names
+    )
 
 
 def _show(cell: Row | None, against: str) -> str:
