@@ -112,6 +112,32 @@ def test_blocks_in_checkpoints(mode: str, name: str, attached: bool) -> None:
         assert_same(found, plain)
 
 
+@pytest.mark.parametrize("first", ["plain", "input", "mixed"])
+@pytest.mark.parametrize("mode", list(MODES))
+def test_one_backward_pass_over_a_mixed_and_another_forward_pass(mode: str, first: str) -> None:
+    """Each is recomputed as it was, whichever ran first: a plain pass stays plain beside a mixed one."""
+    x, y = batch(6, 4, seed=3)
+    x.requires_grad_()
+    site = Mlp.sites[-1]
+    inside = nfm.preset("nfm", sites=site, seed=7)
+    others: dict[str, Callable[[Mlp], Tensor]] = {
+        "plain": lambda net: F.cross_entropy(net(x), y),
+        "input": lambda net: nfm.preset("nfm", sites="input", seed=8)(net, x, y, step=0).loss,
+        "mixed": lambda net: nfm.preset("nfm", sites=site, seed=8)(net, x, y, step=0).loss,
+    }
+
+    def both(mode: str | None, *, other_first: bool) -> list[Tensor]:
+        net = network(mode)
+        passes = [others[first], lambda net: inside(net, x, y, step=0).loss]
+        one, two = (run(net) for run in (passes if other_first else reversed(passes)))
+        return gradients(one + two, net)
+
+    for other_first in (True, False):
+        assert_same(both(mode, other_first=other_first), both(None, other_first=other_first))
+    net = network(None)
+    assert_different(both(mode, other_first=True), gradients(2 * inside(net, x, y, step=0).loss, net))
+
+
 def test_other_draws_would_show() -> None:
     """The control: the same comparison with another seed goes red."""
     net, (x, y) = network("non-reentrant"), batch(6, 4)

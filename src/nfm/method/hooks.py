@@ -16,7 +16,7 @@ from nfm.core.draw import Choice
 from nfm.core.operator import check_feature
 from nfm.errors import SiteError
 from nfm.method.inputs import batch_size, mix_inputs, positional_names
-from nfm.method.revival import may_run_again
+from nfm.method.revival import may_run_again, moment, recomputed
 from nfm.method.sites import pick, put
 
 if TYPE_CHECKING:
@@ -82,7 +82,9 @@ class RootEntry(_Hook):
             choice = slot.waiting
             acts = choice is not None and (choice.forced or (root.training and torch.is_grad_enabled()))
             slot.active, slot.repeatable = choice if acts else None, False
-        choice = slot.active
+            if not torch.compiler.is_compiling():
+                slot.began = moment()
+        choice = recomputed(slot) if recomputes else slot.active
         if choice is None:
             return None
         slot.batch = batch_size(args, kwargs)
@@ -104,7 +106,7 @@ class RootExit(_Hook):
             if not torch.compiler.is_compiling():
                 self.sockets.leave(output)
         finally:
-            if not slot.revivals:
+            if not slot.revived:
                 slot.active = None
 
 
@@ -115,10 +117,10 @@ class SiteOutput(_Hook):
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
         slot = getattr(self.sockets.local, "slot", None)
-        if slot is None or slot.active is None:
+        if slot is None:
             return None
-        choice = slot.active
-        if not torch.compiler.is_compiling() and not self.sockets.can_act(slot):
+        choice = slot.active if torch.compiler.is_compiling() else self.sockets.acting(slot)
+        if choice is None:
             return None
         site = self.sockets.sites[choice.site]
         if site.module != self.module:

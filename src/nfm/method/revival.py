@@ -16,6 +16,8 @@ from nfm.errors import AttachError
 if TYPE_CHECKING:
     from nfm.method.sockets import Slot, Sockets
 
+moment = torch._C._autograd._get_sequence_nr  # the number of the next autograd node that this thread makes
+
 
 def in_backward() -> bool:
     """Tell whether this thread runs a backward pass."""
@@ -33,12 +35,17 @@ def may_run_again() -> bool:
     return not torch.is_grad_enabled() or _saved_tensors_hooks(True) is not None
 
 
-def mark(output: Any, choice: Choice, batch: int, sockets: Sockets, *, revive: bool) -> None:
-    """Hang `choice` on the autograd nodes of `output`, and have it revived, if asked, when their backward runs."""
+def mark(output: Any, choice: Choice, batch: int, sockets: Sockets, *, revive_from: int | None) -> None:
+    """Hang `choice` on the autograd nodes of `output`; have it revived when their backward runs.
+
+    `revive_from` is the moment at which the forward pass began, None for one that no backward pass runs again.
+    """
     for node in _nodes(output):
         if node.metadata.get(sockets, (None,))[0] is not choice:
             node.metadata[sockets] = (choice, batch)
-            node.register_prehook(_Revival(sockets, choice, batch) if revive else _Silence(sockets))
+            if revive_from is not None:
+                made = range(revive_from, moment())
+                node.register_prehook(Revival(sockets, choice, batch, made))
 
 
 def find_mark(output: Any, sockets: Sockets) -> tuple[Choice, int] | None:
@@ -79,48 +86,51 @@ def _nodes(output: Any) -> list[Any]:
     return [tensor.grad_fn for tensor in tensors_in(output) if tensor.grad_fn is not None]
 
 
-class _Revival:
-    """A pre-hook of an autograd node: while that backward pass runs, its choice is active again."""
+class Revival:
+    """A pre-hook of an autograd node: from there to the end of that backward pass its choice can act again.
 
-    def __init__(self, sockets: Sockets, choice: Choice, batch: int) -> None:
-        self.sockets, self.choice, self.batch = sockets, choice, batch
+    It acts where a node of its own forward pass is at work, so that another pass of the same network, mixed or plain,
+    is recomputed as it was. `made` are the numbers of the nodes that the forward pass made.
+    """
+
+    def __init__(self, sockets: Sockets, choice: Choice, batch: int, made: range) -> None:
+        self.sockets, self.choice, self.batch, self.made = sockets, choice, batch, made
         self.site = sockets.sites[choice.site]
 
     def __call__(self, grad_outputs: tuple[Tensor, ...]) -> None:
         slot = self.sockets.slot
-        if not slot.revivals:
-            slot.outer = slot.active
-        slot.revivals += 1
+        if not slot.revived:
+            slot.outer, slot.revived_at = slot.active, moment()
+        slot.revived.append(self)
         slot.active, slot.batch = self.choice, self.batch
         let_go = self.sockets.hold({self.site.name: self.site})
-        torch.autograd.Variable._execution_engine.queue_callback(_AfterBackward(slot, let_go))
+        torch.autograd.Variable._execution_engine.queue_callback(_AfterBackward(slot, self, let_go))
 
 
-class _Silence:
-    """A pre-hook of an autograd node whose choice cannot run again: another's, revived before, acts no further."""
-
-    def __init__(self, sockets: Sockets) -> None:
-        self.sockets = sockets
-
-    def __call__(self, grad_outputs: tuple[Tensor, ...]) -> None:
-        slot = self.sockets.slot
-        if slot.revivals:
-            slot.active = None
+def recomputed(slot: Slot) -> Choice | None:
+    """Return the choice of the forward pass that this backward pass recomputes now, None if it was a plain one."""
+    at_work = torch._C._current_autograd_node()
+    number = at_work._sequence_nr() if at_work is not None else slot.revived_at
+    if number >= slot.revived_at:  # made by a recomputation, which holds another one
+        return slot.active
+    revival = next((each for each in reversed(slot.revived) if number in each.made), None)
+    slot.active, slot.batch = (None, 0) if revival is None else (revival.choice, revival.batch)
+    return slot.active
 
 
 class _AfterBackward:
     """Ends a revival when its backward pass is over: called by the engine, or dropped by it on an error."""
 
-    def __init__(self, slot: Slot, let_go: Callable[[], None]) -> None:
-        self.slot, self.let_go = slot, let_go
+    def __init__(self, slot: Slot, revival: Revival, let_go: Callable[[], None]) -> None:
+        self.slot, self.revival, self.let_go = slot, revival, let_go
         self.over = False
 
     def __call__(self) -> None:
         if self.over:
             return
         self.over = True
-        self.slot.revivals -= 1
-        if not self.slot.revivals:
+        self.slot.revived.remove(self.revival)
+        if not self.slot.revived:
             self.slot.active, self.slot.outer = self.slot.outer, None
         self.let_go()
 

@@ -6,12 +6,13 @@ import weakref
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from nfm.core.draw import Choice
+from nfm.core.operator import check_feature
 from nfm.errors import AttachError
-from nfm.method.hooks import RootEntry, RootExit, check_fired
-from nfm.method.inputs import batch_size
+from nfm.method.hooks import ROOT, RootEntry, RootExit, check_carries, check_fired
+from nfm.method.inputs import batch_size, mix_inputs, positional_names
 from nfm.method.sites import Site
 from nfm.method.sockets import Sockets
 
@@ -61,6 +62,8 @@ def forward_mixed(
             "later hooks; call nfm.attach(model, method) first, then torch.compile(model)"
         )
     by_hand = model is root and not root._forward_pre_hooks  # of others, which see the input first
+    if by_hand and site.module == ROOT:
+        return _forward_mixed_inputs(sockets, args, kwargs, choice, site)
     let_go = sockets.hold({site.name: site}, root=not by_hand)
     try:
         with sockets.offer(choice):
@@ -71,10 +74,25 @@ def forward_mixed(
     return output
 
 
+def _forward_mixed_inputs(
+    sockets: Sockets, args: tuple[Any, ...], kwargs: dict[str, Any], choice: Choice, site: Site
+) -> Any:
+    """Run the root on mixed inputs: nothing acts inside it, so that no hook is needed."""
+    root, batch = sockets.root, batch_size(args, kwargs)
+
+    def apply(x: Tensor, stream: int) -> Tensor:
+        check_carries(choice, batch, check_feature(x, f"site {site.name!r}").shape)
+        return choice.apply(x, stream)
+
+    args, kwargs = mix_inputs(root, args, kwargs, site.inputs, apply, positional=positional_names(root))
+    with sockets.offer(None):
+        return root(*args, **kwargs)
+
+
 def _run_by_hand(sockets: Sockets, root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run `root` between what its two hooks do, without the time that it takes to put them in and out."""
     slot = sockets.slot
-    args, kwargs = RootEntry(sockets)(root, args, kwargs) or (args, kwargs)
+    RootEntry(sockets)(root, args, kwargs)
     slot.by_hand = True
     try:
         output = root(*args, **kwargs)

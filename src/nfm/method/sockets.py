@@ -23,7 +23,7 @@ from torch.utils.hooks import RemovableHandle
 from nfm.core.draw import Choice
 from nfm.errors import AttachError
 from nfm.method.hooks import ROOT, RootEntry, RootExit, SiteOutput, check_fired
-from nfm.method.revival import in_backward, mark
+from nfm.method.revival import Revival, in_backward, mark, recomputed
 from nfm.method.sites import Site
 
 _LOCK = threading.RLock()  # hooks are put in and taken out by one thread at a time
@@ -51,9 +51,11 @@ class Slot:
         self.by_hand = (
             False  # what the root's hooks do is done around its call; they do nothing, if any are there
         )
+        self.began = 0  # the moment at which this forward pass did
         self.repeatable = False  # `active` acted where a backward pass may run it again
-        self.revivals = 0  # backward passes under way that brought `active` back
-        self.outer: Choice | None = None  # what was active before the first of them
+        self.revived: list[Revival] = []  # of the backward passes under way
+        self.revived_at = 0  # the moment of the first of them
+        self.outer: Choice | None = None  # what was active before it
 
 
 class Sockets:
@@ -160,7 +162,7 @@ class Sockets:
             yield
         finally:
             slot.waiting, slot.offered = before, False
-            if not slot.revivals:
+            if not slot.revived:
                 slot.active = None  # an interrupt ends a forward pass without calling the root's exit
 
     def enter(self) -> bool:
@@ -170,7 +172,7 @@ class Sockets:
             raise AttachError("nn.DataParallel is not supported: it mixes up its replicas' draws; use DDP")
         acts = root.training and torch.is_grad_enabled()
         if in_backward():
-            if slot.revivals:
+            if slot.revived:
                 return True
             if acts and (slot.waiting or (self.feed and self.feed.peek())):
                 raise AttachError(
@@ -183,17 +185,19 @@ class Sockets:
             slot.waiting = self.feed.claim(slot.waiting)
         return False
 
-    def can_act(self, slot: Slot) -> bool:
-        """Tell whether a forward pass is under way: an interrupted one leaves its choice behind."""
-        return bool(slot.revivals or slot.offered or self.root.training)
+    def acting(self, slot: Slot) -> Choice | None:
+        """Return the choice that acts where this thread is; an interrupted forward pass leaves its own behind."""
+        if slot.revived:
+            return recomputed(slot)
+        return slot.active if slot.offered or self.root.training else None
 
     def leave(self, output: Any) -> None:
         """Close an eager forward pass: its site must have fired exactly once."""
         slot = self.slot
         choice = slot.active
-        if slot.revivals or choice is None or output is None:
+        if slot.revived or choice is None or output is None:
             return
         check_fired(choice, slot.batch)
-        mark(output, choice, slot.batch, self, revive=slot.repeatable)
+        mark(output, choice, slot.batch, self, revive_from=slot.began if slot.repeatable else None)
         if self.feed and not slot.offered:
             slot.waiting = self.feed.peek()  # a compiled forward pass could not make its own
