@@ -38,9 +38,13 @@ def fold(*parts: int | str) -> int:
     >>> fold(0, "weight", 7) == fold(0, "weight", 8) or fold(1, 23) == fold(12, 3)
     False
     """
-    texts = [(b"s%d:" if isinstance(part, str) else b"i%d:", str(part).encode()) for part in parts]
-    coded = b"".join([head % len(text) + text for head, text in texts])
-    return int.from_bytes(hashlib.blake2b(coded, digest_size=8).digest(), "little") >> 1
+    coded = "".join(
+        [
+            f"s{len(part.encode())}:{part}" if isinstance(part, str) else f"i{len(text := str(part))}:{text}"
+            for part in parts
+        ]
+    )
+    return int.from_bytes(hashlib.blake2b(coded.encode(), digest_size=8).digest(), "little") >> 1
 
 
 def torch_generator(key: int, device: torch.device | str = "cpu") -> torch.Generator:

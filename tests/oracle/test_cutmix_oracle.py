@@ -15,18 +15,18 @@ from torch import Tensor
 import nfm
 from comparing import assert_close, assert_different, assert_same, flat, gradients
 from nets import ConvNet, batch, build
-from nfm.core.box import Boxes, boxes_of, place_boxes
+from nfm.core.box import Box, boxes_of, mask_of, place_box
 
 
-def pasted(h: Tensor, partner: list[int], boxes: Boxes) -> tuple[Tensor, list[float]]:
+def pasted(h: Tensor, partner: list[int], boxes: tuple[Box, ...]) -> tuple[Tensor, list[float]]:
     """Return the images, pixel by pixel, and the share of each that is still its own."""
     rows, shares = [], []
     for i, j in enumerate(partner):
-        k = i if len(boxes.top) > 1 else 0
+        box = boxes[i if len(boxes) > 1 else 0]
         image, own = h[i].clone(), 0
         for row in range(h.shape[2]):
             for column in range(h.shape[3]):
-                inside = boxes.top[k] <= row < boxes.bottom[k] and boxes.left[k] <= column < boxes.right[k]
+                inside = box.top <= row < box.bottom and box.left <= column < box.right
                 own += not inside
                 if inside:
                     image[:, row, column] = h[j][:, row, column]
@@ -91,28 +91,25 @@ def test_the_loop_sees_a_weight_that_is_not_the_pasted_area() -> None:
 def test_a_box_is_inside_and_its_mask_has_its_area(
     weight: float, row: float, column: float, height: int, width: int
 ) -> None:
-    boxes = place_boxes(
-        torch.tensor([weight]).double(), torch.tensor([[row, column]]).double(), height, width
-    )
-    assert 0 <= int(boxes.top) <= int(boxes.bottom) <= height
-    assert 0 <= int(boxes.left) <= int(boxes.right) <= width
-    assert int(boxes.mask(height, width).sum()) == int(boxes.area)
+    box = place_box(weight, (row, column), height, width)
+    assert 0 <= box.top <= box.bottom <= height
+    assert 0 <= box.left <= box.right <= width
+    assert int(mask_of([box], height, width).sum()) == box.area
     side = math.sqrt(1 - weight)
     lengths = (
         min(1, row + side / 2) - max(0, row - side / 2),
         min(1, column + side / 2) - max(0, column - side / 2),
     )
-    assert abs(int(boxes.bottom - boxes.top) - height * lengths[0]) <= 1  # half a pixel an edge
-    assert abs(int(boxes.right - boxes.left) - width * lengths[1]) <= 1
+    assert abs(box.bottom - box.top - height * lengths[0]) <= 1  # half a pixel an edge
+    assert abs(box.right - box.left - width * lengths[1]) <= 1
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.19, 0.64, 0.99, 1.0])
 def test_the_mean_area_has_its_closed_form(weight: float) -> None:
     """With a uniform centre the border cuts s**2 / 4 of a side s, so the mean area is (s - s**2 / 4)**2."""
     count, size = 40_000, 1000
-    centre = torch.from_numpy(np.random.default_rng(0).random((count, 2)))
-    boxes = place_boxes(torch.full((count,), weight, dtype=torch.float64), centre, size, size)
-    area = boxes.area.double() / size**2
+    centres = np.random.default_rng(0).random((count, 2)).tolist()
+    area = np.array([place_box(weight, centre, size, size).area for centre in centres]) / size**2
     side = math.sqrt(1 - weight)
     assert (
         abs(float(area.mean()) - (side - side**2 / 4) ** 2) <= 5 * float(area.std()) / math.sqrt(count) + 1e-9
@@ -120,12 +117,11 @@ def test_the_mean_area_has_its_closed_form(weight: float) -> None:
 
 
 def test_a_box_that_fits_is_not_cut() -> None:
-    middle = torch.tensor([[0.5, 0.5]]).double()
-    assert int(place_boxes(torch.tensor([0.75]).double(), middle, 8, 8).area) == 16
-    assert int(place_boxes(torch.tensor([1.0]).double(), middle, 8, 8).area) == 0
-    assert int(place_boxes(torch.tensor([0.0]).double(), middle, 8, 8).area) == 64
-    corner = torch.zeros(1, 2).double()
-    assert int(place_boxes(torch.tensor([0.75]).double(), corner, 8, 8).area) == 4
+    middle, corner = (0.5, 0.5), (0.0, 0.0)
+    assert place_box(0.75, middle, 8, 8).area == 16
+    assert place_box(1.0, middle, 8, 8).area == 0
+    assert place_box(0.0, middle, 8, 8).area == 64
+    assert place_box(0.75, corner, 8, 8).area == 4
 
 
 def test_steps_differ_in_box_and_partner() -> None:

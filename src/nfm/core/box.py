@@ -9,10 +9,10 @@ that of the pixels that were really pasted.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,39 +24,48 @@ from nfm.errors import ShapeError
 from nfm.randomness import fold, passing_generator
 
 
-@dataclass(frozen=True, eq=False)
-class Boxes:
-    """Rows `top` to `bottom` and columns `left` to `right`, ends excluded: int64 [k], k is 1 or one an example."""
+class Box(NamedTuple):
+    """Rows `top` to `bottom` and columns `left` to `right` of an image, ends excluded."""
 
-    top: Tensor
-    bottom: Tensor
-    left: Tensor
-    right: Tensor
+    top: int
+    bottom: int
+    left: int
+    right: int
 
     @property
-    def area(self) -> Tensor:
-        """The number of pixels in each box."""
+    def area(self) -> int:
+        """The number of pixels in the box."""
         return (self.bottom - self.top) * (self.right - self.left)
 
-    def mask(self, height: int, width: int) -> Tensor:
-        """Return where the boxes are: bool [k, 1, height, width]."""
-        rows, columns = torch.arange(height), torch.arange(width)
-        in_rows = (rows >= self.top[:, None]) & (rows < self.bottom[:, None])
-        in_columns = (columns >= self.left[:, None]) & (columns < self.right[:, None])
-        return in_rows[:, None, :, None] & in_columns[:, None, None, :]
+
+def place_box(weight: float, centre: Sequence[float], height: int, width: int) -> Box:
+    """Return the box of the share 1 - weight around `centre`, in units of the image, cut at its border."""
+    half = math.sqrt(1 - weight) / 2  # in Python's numbers: for one box any library's call takes longer
+
+    def edge(middle: float, away: float, size: int) -> int:
+        return min(max(round((middle + away) * size), 0), size)
+
+    row, column = centre
+    return Box(
+        edge(row, -half, height),
+        edge(row, half, height),
+        edge(column, -half, width),
+        edge(column, half, width),
+    )
 
 
-def place_boxes(weight: Tensor, centre: Tensor, height: int, width: int) -> Boxes:
-    """Return boxes of the share 1 - weight [k] around `centre` [k, 2], in units of the image, cut at its border."""
-    # In numpy: most often k is 1, and then a call of torch's takes ten times as long.
-    share, size = np.sqrt(np.clip(1 - weight.numpy(), 0, 1))[:, None], np.array([height, width])
-    edges = [(centre.numpy() + sign * share / 2) * size for sign in (-1, 1)]
-    first, last = (torch.from_numpy(np.clip(np.rint(edge).astype(np.int64), 0, size)) for edge in edges)
-    return Boxes(first[:, 0], last[:, 0], first[:, 1], last[:, 1])
+def mask_of(boxes: Sequence[Box], height: int, width: int) -> Tensor:
+    """Return where the boxes are: bool [k, 1, height, width]."""
+    top, bottom, left, right = torch.tensor(boxes).T[:, :, None]
+    rows, columns = torch.arange(height), torch.arange(width)
+    in_rows, in_columns = (rows >= top) & (rows < bottom), (columns >= left) & (columns < right)
+    return in_rows[:, None, :, None] & in_columns[:, None, None, :]
 
 
-def boxes_of(key: int, shape: Sequence[int], numbers: Tensor, *, per_sample: bool) -> tuple[Pairing, Boxes]:
-    """Return the boxes of a batch [n, channels, height, width], and its pairing with the true weights."""
+def boxes_of(
+    key: int, shape: Sequence[int], numbers: Tensor, *, per_sample: bool
+) -> tuple[Pairing, tuple[Box, ...]]:
+    """Return a batch's pairing with the true weights, and its boxes: one, or one an example."""
     weight, alpha, beta, _, _ = numbers.tolist()
     pairing, boxes = drawn_boxes(key, tuple(shape), weight, alpha, beta, per_sample=per_sample)
     return pairing.copy(), boxes
@@ -65,15 +74,16 @@ def boxes_of(key: int, shape: Sequence[int], numbers: Tensor, *, per_sample: boo
 @functools.lru_cache(maxsize=4)  # as the pairing: the operator, its gradient and the loss ask for the same
 def drawn_boxes(
     key: int, shape: tuple[int, ...], weight: float, alpha: float, beta: float, *, per_sample: bool
-) -> tuple[Pairing, Boxes]:
+) -> tuple[Pairing, tuple[Box, ...]]:
     """Return what `boxes_of` does, shared by all who ask: to be read only."""
     size, _, height, width = shape
     wanted = drawn_pairing(key, size, weight, alpha, beta, per_sample=per_sample, dominant=False)
-    count = size if wanted.per_sample else 1
-    centre = torch.from_numpy(passing_generator(fold(key, "centre")).random((count, 2)))
-    boxes = place_boxes(wanted.weight.reshape(-1), centre, height, width)
-    own = 1 - boxes.area.double() / (height * width)
-    return Pairing(wanted.partner, own if wanted.per_sample else own[0]), boxes
+    weights = wanted.weight.tolist() if wanted.per_sample else [wanted.weight.item()]
+    centres = passing_generator(fold(key, "centre")).random((len(weights), 2)).tolist()
+    boxes = tuple(place_box(*pair, height, width) for pair in zip(weights, centres, strict=True))
+    own = [1 - box.area / (height * width) for box in boxes]
+    true = torch.tensor(own if wanted.per_sample else own[0], dtype=torch.float64)
+    return Pairing(wanted.partner, true), boxes
 
 
 def check_image(x: Tensor) -> None:
@@ -97,24 +107,25 @@ def _transposed(x: Tensor, numbers: Tensor, key: Tensor, per_sample: bool, strea
     pairing, boxes = _meant_for(x, numbers, key, per_sample=per_sample)
     if not pairing.per_sample:
         return _moved(x, pairing.inverse, boxes)
-    mask = boxes.mask(*x.shape[2:]).to(x.device)
+    mask = mask_of(boxes, *x.shape[2:]).to(x.device)
     return x.masked_fill(mask, 0) + x.masked_fill(~mask, 0)[pairing.inverse.to(x.device)]
 
 
-def _meant_for(x: Tensor, numbers: Tensor, key: Tensor, *, per_sample: bool) -> tuple[Pairing, Boxes]:
+def _meant_for(
+    x: Tensor, numbers: Tensor, key: Tensor, *, per_sample: bool
+) -> tuple[Pairing, tuple[Box, ...]]:
     weight, alpha, beta, _, _ = numbers.tolist()
     return drawn_boxes(key.tolist()[0], tuple(x.shape), weight, alpha, beta, per_sample=per_sample)
 
 
-def _moved(x: Tensor, source: Tensor, boxes: Boxes) -> Tensor:
+def _moved(x: Tensor, source: Tensor, boxes: Sequence[Box]) -> Tensor:
     """Return `x` with its boxes taken from x[source]."""
     source = source.to(x.device)
-    if len(boxes.top) == len(x) > 1:
-        return torch.where(boxes.mask(*x.shape[2:]).to(x.device), x[source], x)
-    top, bottom, left, right = (int(edge) for edge in (boxes.top, boxes.bottom, boxes.left, boxes.right))
+    if len(boxes) == len(x) > 1:
+        return torch.where(mask_of(boxes, *x.shape[2:]).to(x.device), x[source], x)
+    top, bottom, left, right = boxes[0]
     moved = x.clone()
-    pasted = x[:, :, top:bottom, left:right].index_select(0, source)  # a third of the time of [source]
-    moved[:, :, top:bottom, left:right].copy_(pasted)
+    torch.index_select(x[:, :, top:bottom, left:right], 0, source, out=moved[:, :, top:bottom, left:right])
     return moved
 
 

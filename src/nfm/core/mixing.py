@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nfm.core.structure import map_tensors, tensors_in
@@ -104,8 +105,20 @@ def mixed_loss(criterion: Criterion, output: Any, y: Any, pairing: Pairing) -> T
     weight = float(pairing.weight)
     if weight == 1:
         return criterion(output, y)
-    other = criterion(output, partners_of(y, pairing))
-    return other if weight == 0 else weight * criterion(output, y) + (1 - weight) * other
+    others = partners_of(y, pairing)
+    if weight == 0:
+        return criterion(output, others)
+    criterion, output = _prepared(criterion, output, y)
+    return torch.add(weight * criterion(output, y), criterion(output, others), alpha=1 - weight)
+
+
+def _prepared(criterion: Criterion, output: Any, y: Any) -> tuple[Criterion, Any]:
+    """Return the same loss with what both its terms have in common done once: the softmax of a cross-entropy."""
+    if criterion is not F.cross_entropy or not isinstance(y, Tensor) or y.is_floating_point():
+        return criterion, output
+    if output.ndim < 2 or output.dtype not in (torch.float32, torch.float64):  # autocast widens a half for it
+        return criterion, output
+    return F.nll_loss, F.log_softmax(output, dim=1)
 
 
 def _check_labels(y: Any, size: int) -> None:
@@ -175,7 +188,7 @@ def _rows(structure: Any, rows: Tensor) -> Any:
 
 def soft_targets(y: Tensor, num_classes: int, pairing: Pairing) -> Tensor:
     """Return the mixed one-hot labels [n, num_classes] of the class indices `y` [n]."""
-    return mix_targets(nn.functional.one_hot(y, num_classes).to(torch.get_default_dtype()), pairing)
+    return mix_targets(F.one_hot(y, num_classes).to(torch.get_default_dtype()), pairing)
 
 
 def mix_targets(y: Tensor, pairing: Pairing) -> Tensor:
