@@ -10,8 +10,8 @@ import torch
 import nfm
 from comparing import hooks_in
 from nets import Mlp, batch, build
+from nfm.core import receipts
 from nfm.core.draw import Choice
-from nfm.core.receipts import RECEIPTS
 from nfm.method import sockets
 
 
@@ -19,7 +19,7 @@ def alive() -> tuple[int, int, int]:
     """Count the draws, receipts and sockets that are kept."""
     gc.collect()
     choices = sum(type(thing) is Choice for thing in gc.get_objects())
-    return choices, len(RECEIPTS._counts), len(sockets._SOCKETS)
+    return choices, len(receipts._OPEN), len(sockets._SOCKETS)
 
 
 def train(net: Mlp, steps: int, *, attached: bool) -> None:

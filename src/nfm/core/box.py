@@ -19,7 +19,7 @@ from torch import Tensor
 from nfm.core.affine_operator import register_affine
 from nfm.core.mixing import Pairing
 from nfm.core.operator import drawn_pairing
-from nfm.core.receipts import RECEIPTS
+from nfm.core.receipts import stamp
 from nfm.errors import ShapeError
 from nfm.randomness import fold, passing_generator
 
@@ -65,17 +65,17 @@ def mask_of(boxes: Sequence[Box], height: int, width: int) -> Tensor:
 def boxes_of(
     key: int, shape: Sequence[int], numbers: Tensor, *, per_sample: bool
 ) -> tuple[Pairing, tuple[Box, ...]]:
-    """Return a batch's pairing with the true weights, and its boxes: one, or one an example."""
+    """Return a batch's pairing with the true weights, and its boxes: one, or one an example. To be read only."""
     weight, alpha, beta, _, _ = numbers.tolist()
-    pairing, boxes = drawn_boxes(key, tuple(shape), weight, alpha, beta, per_sample=per_sample)
-    return pairing.copy(), boxes
+    return drawn_boxes(key, tuple(shape), weight, alpha, beta, per_sample=per_sample)
 
 
 @functools.lru_cache(maxsize=4)  # as the pairing: the operator, its gradient and the loss ask for the same
+@torch.inference_mode(mode=False)
 def drawn_boxes(
     key: int, shape: tuple[int, ...], weight: float, alpha: float, beta: float, *, per_sample: bool
 ) -> tuple[Pairing, tuple[Box, ...]]:
-    """Return what `boxes_of` does, shared by all who ask: to be read only."""
+    """Return what `boxes_of` does, shared by all who ask."""
     size, _, height, width = shape
     wanted = drawn_pairing(key, size, weight, alpha, beta, per_sample=per_sample, dominant=False)
     weights = wanted.weight.tolist() if wanted.per_sample else [wanted.weight.item()]
@@ -97,7 +97,7 @@ def check_image(x: Tensor) -> None:
 
 def _forward(x: Tensor, numbers: Tensor, key: Tensor, per_sample: bool, stream: int) -> Tensor:
     if stream == 0:
-        RECEIPTS.stamp(key.tolist()[2], x.shape)
+        stamp(key.tolist()[2], x.shape)
     pairing, boxes = _meant_for(x, numbers, key, per_sample=per_sample)
     return _moved(x, pairing.partner, boxes)
 

@@ -32,6 +32,9 @@ class _Noise(ctypes.Structure):
     )  # fmt: skip
 
 
+_NO_NOISE = _Noise(0, 0.0, 1.0, SILENT)
+
+
 class _Job(ctypes.Structure):
     _fields_ = (
         ("out", ctypes.c_void_p), ("input", ctypes.c_void_p), ("other", ctypes.c_void_p),
@@ -113,7 +116,7 @@ def _run(x: Tensor, pairing: Pairing, plan: NoisePlan, *, transposed: bool) -> T
     starts = torch.empty(len(x), dtype=torch.uint8) if transposed else None
     job = _Job(
         out.data_ptr(), x.data_ptr(), _address(partner), _address(parts), _address(starts),
-        len(x), x.numel() // len(x), 1 if x.is_contiguous() else x.shape[1],
+        x.shape[0], x.numel() // x.shape[0], 1 if x.is_contiguous() else x.shape[1],
         _noise(plan.add, plan.scale), _noise(plan.mult), _noise(plan.touch),
         0.0 if pairing.per_sample else pairing.weight.item(), 2 * plan.sparsity, transposed, _threads(x, plan), 0,
     )  # fmt: skip
@@ -132,5 +135,5 @@ def _threads(x: Tensor, plan: NoisePlan) -> int:
 
 def _noise(source: Source | None, scale: float = 1.0) -> _Noise:
     if source is None:
-        return _Noise(0, 0.0, 1.0, SILENT)
+        return _NO_NOISE
     return _Noise(source.key, source.level, scale, LAWS[source.law])

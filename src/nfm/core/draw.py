@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,8 @@ from torch import Tensor
 from nfm.core import traced
 from nfm.core.mixing import Pairing, mix_targets, partners_of, soft_targets
 from nfm.core.noise import Noise
-from nfm.core.operator import pairing_of, run_mix_noise
-from nfm.core.receipts import RECEIPTS
+from nfm.core.operator import drawn_pairing, run_mix_noise
+from nfm.core.receipts import Receipt
 from nfm.core.weights import sample_weights
 from nfm.randomness import fold
 
@@ -49,8 +49,7 @@ class Choice:
         # Fresh tensors, because Python numbers would be baked into a compiled graph.
         self.numbers = torch.tensor([weight, alpha, beta, *levels], dtype=torch.float64)
         self.key = torch.tensor([key, noise_key, self.serial], dtype=torch.int64)
-        RECEIPTS.open(self.serial)
-        weakref.finalize(self, RECEIPTS.close, self.serial)
+        self._receipt = Receipt(self.serial)
 
     def again(self, *, forced: bool = False, view: int | None = None, noise: Noise | None = None) -> Choice:
         """Return the same choice for another forward pass, with a receipt of its own."""
@@ -63,12 +62,12 @@ class Choice:
     @property
     def uses(self) -> int:
         """Return how many forward passes this choice met; recomputations count too."""
-        return RECEIPTS.count(self.serial)
+        return self._receipt.runs
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Return the shape of the feature that this choice met, () before it did."""
-        return RECEIPTS.shape(self.serial) or ()
+        return self._receipt.shape
 
     def apply(self, x: Tensor, stream: int = 0) -> Tensor:
         """Return `x` mixed and perturbed; `stream` tells apart the tensors of one site."""
@@ -85,15 +84,25 @@ class Choice:
 
     def draw(self, size: int) -> Draw:
         """Return what this choice means for a batch of `size`."""
-        pairing = pairing_of(
-            self._key, size, self.numbers, per_sample=self.per_sample, dominant=self.dominant
-        )
+        pairing = drawn_pairing(
+            self._key, size, self._weight, self._alpha, self._beta,
+            per_sample=self.per_sample, dominant=self.dominant,
+        )  # fmt: skip
         return Draw(site=self.site, step=self.step, pairing=pairing, choice=self)
+
+
+@functools.lru_cache(maxsize=4)
+@torch.inference_mode(mode=False)
+def _unmixed(size: int) -> Pairing:
+    return Pairing(torch.arange(size), torch.tensor(1.0, dtype=torch.float64))
 
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """All random choices of one step for one batch, and what other losses need of them."""
+    """All random choices of one step for one batch, and what other losses need of them.
+
+    `pairing` is shared by all who ask for it and to be read only; `partner` and `weight` are copies.
+    """
 
     site: str
     step: int
@@ -103,18 +112,17 @@ class Draw:
     @classmethod
     def plain(cls, size: int, *, site: str = "none", step: int = -1) -> Draw:
         """Return the draw of a forward pass in which nothing was mixed."""
-        unmixed = Pairing(torch.arange(size), torch.tensor(1.0, dtype=torch.float64))
-        return cls(site=site, step=step, pairing=unmixed)
+        return cls(site=site, step=step, pairing=_unmixed(size))
 
     @property
     def weight(self) -> Tensor:
         """The part of the example itself (lambda in the paper): a number [], or one an example [n]."""
-        return self.pairing.weight
+        return self.pairing.weight.clone()
 
     @property
     def partner(self) -> Tensor:
         """The permutation [n]: example i was mixed with example partner[i]."""
-        return self.pairing.partner
+        return self.pairing.partner.clone()
 
     @property
     def levels(self) -> tuple[float, float]:

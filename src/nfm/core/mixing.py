@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nfm.core.structure import map_tensors, tensors_in
@@ -27,7 +26,7 @@ class Pairing:
     weight: Tensor
 
     def __len__(self) -> int:
-        return len(self.partner)
+        return self.partner.shape[0]  # sooner than torch's len()
 
     @property
     def per_sample(self) -> bool:
@@ -43,10 +42,6 @@ class Pairing:
     def inverse(self) -> Tensor:
         """The permutation back [n]: example inverse[i] was mixed with example i."""
         return torch.argsort(self.partner)
-
-    def copy(self) -> Pairing:
-        """Return the same with tensors of its own."""
-        return Pairing(self.partner.clone(), self.weight.clone())
 
     def parts(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Return the parts of the example itself and of its partner, [1] or [n], rounded to `dtype`."""
@@ -74,7 +69,7 @@ def mix_transposed(g: Tensor, pairing: Pairing) -> Tensor:
 
 def check_batch(h: Tensor, expected: int) -> None:
     """Refuse a tensor whose dim 0 is not the batch."""
-    if h.ndim == 0 or len(h) != expected:
+    if h.ndim == 0 or h.shape[0] != expected:
         raise ShapeError(f"expected a batch of {expected} in dim 0, got shape {tuple(h.shape)}")
 
 
@@ -87,7 +82,7 @@ def partners_of(y: Any, pairing: Pairing) -> Any:
 
     def take(tensor: Tensor) -> Tensor:
         check_batch(tensor, len(pairing))
-        return tensor[pairing.partner.to(tensor.device)]
+        return tensor.index_select(0, pairing.partner.to(tensor.device))
 
     return map_tensors(take, y)
 
@@ -105,20 +100,8 @@ def mixed_loss(criterion: Criterion, output: Any, y: Any, pairing: Pairing) -> T
     weight = float(pairing.weight)
     if weight == 1:
         return criterion(output, y)
-    others = partners_of(y, pairing)
-    if weight == 0:
-        return criterion(output, others)
-    criterion, output = _prepared(criterion, output, y)
-    return torch.add(weight * criterion(output, y), criterion(output, others), alpha=1 - weight)
-
-
-def _prepared(criterion: Criterion, output: Any, y: Any) -> tuple[Criterion, Any]:
-    """Return the same loss with what both its terms have in common done once: the softmax of a cross-entropy."""
-    if criterion is not F.cross_entropy or not isinstance(y, Tensor) or y.is_floating_point():
-        return criterion, output
-    if output.ndim < 2 or output.dtype not in (torch.float32, torch.float64):  # autocast widens a half for it
-        return criterion, output
-    return F.nll_loss, F.log_softmax(output, dim=1)
+    other = criterion(output, partners_of(y, pairing))
+    return other if weight == 0 else weight * criterion(output, y) + (1 - weight) * other
 
 
 def _check_labels(y: Any, size: int) -> None:
@@ -188,7 +171,7 @@ def _rows(structure: Any, rows: Tensor) -> Any:
 
 def soft_targets(y: Tensor, num_classes: int, pairing: Pairing) -> Tensor:
     """Return the mixed one-hot labels [n, num_classes] of the class indices `y` [n]."""
-    return mix_targets(F.one_hot(y, num_classes).to(torch.get_default_dtype()), pairing)
+    return mix_targets(nn.functional.one_hot(y, num_classes).to(torch.get_default_dtype()), pairing)
 
 
 def mix_targets(y: Tensor, pairing: Pairing) -> Tensor:

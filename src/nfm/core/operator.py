@@ -23,7 +23,7 @@ from nfm.core.kernel import kernel_in_use
 from nfm.core.mixing import Pairing, mix, mix_transposed
 from nfm.core.noise import perturb
 from nfm.core.noise_plan import NoisePlan
-from nfm.core.receipts import RECEIPTS
+from nfm.core.receipts import stamp
 from nfm.core.streams import draw_source, factors_of, noises_of
 from nfm.core.weights import sample_weights
 from nfm.errors import ShapeError
@@ -37,17 +37,17 @@ _SETTINGS = (
 
 
 def pairing_of(key: int, size: int, numbers: Tensor, *, per_sample: bool, dominant: bool) -> Pairing:
-    """Return the partners and weights of a batch of `size`, as the operator draws them."""
+    """Return the partners and weights of a batch of `size`, as the operator draws them: to be read only."""
     weight, alpha, beta, _, _ = numbers.tolist()
-    drawn = drawn_pairing(key, size, weight, alpha, beta, per_sample=per_sample, dominant=dominant)
-    return drawn.copy()
+    return drawn_pairing(key, size, weight, alpha, beta, per_sample=per_sample, dominant=dominant)
 
 
 @functools.lru_cache(maxsize=4)  # a step asks three times: in the operator, in its gradient and for the loss
+@torch.inference_mode(mode=False)  # a training step may ask next
 def drawn_pairing(
     key: int, size: int, weight: float, alpha: float, beta: float, *, per_sample: bool, dominant: bool
 ) -> Pairing:
-    """Return what `pairing_of` does, shared by all who ask: to be read only."""
+    """Return what `pairing_of` does, shared by all who ask."""
     if alpha == 0:  # nothing is mixed: nothing is drawn
         return Pairing(torch.arange(size, device="cpu"), torch.tensor(1.0, dtype=torch.float64))
     partner = torch.randperm(size, generator=passing_torch_generator(fold(key, "partner")), device="cpu")
@@ -132,9 +132,9 @@ def _forward(
     granularity: str, sparsity: float, relative: bool, stream: int,
 ) -> Tensor:  # fmt: skip
     if stream == 0:
-        RECEIPTS.stamp(key.tolist()[2], x.shape)
+        stamp(key.tolist()[2], x.shape)
     pairing, plan = _meant_for(
-        len(x), numbers, key, per_sample=per_sample, dominant=dominant, add_law=add_law, mult_law=mult_law,
+        x.shape[0], numbers, key, per_sample=per_sample, dominant=dominant, add_law=add_law, mult_law=mult_law,
         granularity=granularity, sparsity=sparsity, stream=stream,
     )  # fmt: skip
     if relative and plan.add is not None:
@@ -151,7 +151,7 @@ def _transposed(
     granularity: str, sparsity: float, relative: bool, stream: int,
 ) -> Tensor:  # fmt: skip
     pairing, plan = _meant_for(
-        len(g), numbers, key, per_sample=per_sample, dominant=dominant, add_law=add_law, mult_law=mult_law,
+        g.shape[0], numbers, key, per_sample=per_sample, dominant=dominant, add_law=add_law, mult_law=mult_law,
         granularity=granularity, sparsity=sparsity, stream=stream,
     )  # fmt: skip
     if g.device.type != "cpu":

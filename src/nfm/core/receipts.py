@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import threading
+import weakref
 from collections.abc import Sequence
 
-
-class Receipts:
-    """The runs of each serial number, and the shape of the feature of the last."""
-
-    def __init__(self) -> None:
-        self._counts: dict[int, int] = {}
-        self._shapes: dict[int, tuple[int, ...]] = {}
-        self._lock = threading.Lock()
-
-    def open(self, serial: int) -> None:
-        with self._lock:
-            self._counts[serial] = 0
-
-    def close(self, serial: int) -> None:
-        with self._lock:
-            self._counts.pop(serial, None)
-            self._shapes.pop(serial, None)
-
-    def count(self, serial: int) -> int:
-        return self._counts.get(serial, 0)
-
-    def shape(self, serial: int) -> tuple[int, ...] | None:
-        """Return the shape of the feature that was met, or None before it was."""
-        return self._shapes.get(serial)
-
-    def stamp(self, serial: int, shape: Sequence[int]) -> None:
-        with self._lock:
-            if serial in self._counts:
-                self._counts[serial] += 1
-                self._shapes[serial] = tuple(shape)
+_OPEN: weakref.WeakValueDictionary[int, Receipt] = weakref.WeakValueDictionary()  # by serial number
 
 
-RECEIPTS = Receipts()
+class Receipt:
+    """The runs of one serial number, and the shape of the feature of the last, () before the first."""
+
+    def __init__(self, serial: int) -> None:
+        self.runs = 0
+        self.shape: tuple[int, ...] = ()
+        _OPEN[serial] = self
+
+
+def stamp(serial: int, shape: Sequence[int]) -> None:
+    """Note a run on a feature of `shape` for the choice of this serial number, if it is still there."""
+    receipt = _OPEN.get(serial)
+    if receipt is not None:
+        receipt.runs += 1
+        receipt.shape = tuple(shape)

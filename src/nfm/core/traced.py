@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nfm.core.noise import Noise
 from nfm.core.operator import pairing_of, wide
-from nfm.core.receipts import RECEIPTS
+from nfm.core.receipts import stamp
 
 
 def _pairs(
@@ -20,9 +20,9 @@ def _pairs(
 ) -> tuple[Tensor, Tensor]:
     pairing_key, _, serial = key.tolist()
     if stream == 0:
-        RECEIPTS.stamp(serial, torch.Size(shape))
+        stamp(serial, torch.Size(shape))
     pairing = pairing_of(pairing_key, shape[0], numbers, per_sample=per_sample, dominant=dominant)
-    return pairing.partner, pairing.weight.to(torch.float32).expand(shape[0]).clone()
+    return pairing.partner.clone(), pairing.weight.to(torch.float32).expand(shape[0]).clone()
 
 
 _pairs_op = torch.library.custom_op(

@@ -30,9 +30,10 @@ def batch_size(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
         first = next((tensor for tensor in tensors_in((*args, *kwargs.values())) if tensor.ndim), None)
     if first is None:
         raise ShapeError("expected an input tensor with the batch in dim 0, got no tensor")
-    if len(first) == 0:
+    size = first.shape[0]
+    if size == 0:
         raise ShapeError(f"expected a batch of at least 1, got shape {tuple(first.shape)}")
-    return len(first)
+    return size
 
 
 def positional_names(model: nn.Module) -> tuple[str, ...]:

@@ -56,14 +56,14 @@ def forward_mixed(
     """Run one forward pass in which `choice` acts at `site`; refuse one in which it did not act exactly once."""
     root = root_of(model)
     sockets = Sockets.of(root)
+    by_hand = model is root and not root._forward_pre_hooks  # of others, which see the input first
+    if by_hand and site.module == ROOT and root._compiled_call_impl is None:
+        return _forward_mixed_inputs(sockets, args, kwargs, choice, site)
     if is_compiled(model) and not (sockets.feed and site.name in sockets.sites):
         raise AttachError(
             f"{type(root).__name__} was compiled before the method was attached, and the compiler ignores "
             "later hooks; call nfm.attach(model, method) first, then torch.compile(model)"
         )
-    by_hand = model is root and not root._forward_pre_hooks  # of others, which see the input first
-    if by_hand and site.module == ROOT:
-        return _forward_mixed_inputs(sockets, args, kwargs, choice, site)
     let_go = sockets.hold({site.name: site}, root=not by_hand)
     try:
         with sockets.offer(choice):
