@@ -240,6 +240,18 @@ def test_attaching_to_a_compiled_network_is_refused() -> None:
         nfm.attach(partly, method())
 
 
+def test_a_compiled_part_hides_the_sites_inside_it_and_no_others() -> None:
+    net, plain, (x, y) = build(Mlp), build(Mlp), batch(6, 4)
+    net.second.compile(backend="eager")
+    for site in ("input", "stem", "first"):
+        made, expected = (nfm.preset("nfm", sites=site, seed=3)(model, x, y) for model in (net, plain))
+        assert_same([made.loss], [expected.loss])
+        assert not torch.equal(made.loss, F.cross_entropy(plain(x), y))
+    for site in ("second", "second.0"):
+        with pytest.raises(AttachError, match="was compiled before the method was attached"):
+            nfm.preset("nfm", sites=site, seed=3)(net, x, y)
+
+
 def test_a_wrapper_that_was_called_before_attaching_is_noticed_by_the_first_loss() -> None:
     net, (x, y) = build(Mlp), batch(6, 4)
     forward, _ = compiled(net)

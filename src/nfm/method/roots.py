@@ -35,14 +35,23 @@ def root_of(model: nn.Module) -> nn.Module:
 
 def is_compiled(model: nn.Module) -> bool:
     """Tell whether `model`, one of its wrappers or a part of it was compiled."""
-    found, seen = [model], {model}
-    for module in found:  # by hand, because every step asks, and `model.modules()` takes longer
-        if "_orig_mod" in module._modules or getattr(module, "_compiled_call_impl", None) is not None:
+    return any(map(_compiled, model.modules()))
+
+
+def _compiled(module: nn.Module) -> bool:
+    return "_orig_mod" in module._modules or getattr(module, "_compiled_call_impl", None) is not None
+
+
+def _ignores_hooks(model: nn.Module, root: nn.Module, site: Site) -> bool:
+    """Tell whether the module of `site` may run in a graph that was compiled without this step's hooks."""
+    if model is not root:
+        return is_compiled(model)
+    module = root
+    for name in site.module.split(".") if site.module else ():
+        if _compiled(module):
             return True
-        new = [part for part in module._modules.values() if part is not None and part not in seen]
-        seen.update(new)
-        found += new
-    return False
+        module = getattr(module, name)
+    return _compiled(module)
 
 
 def acts(root: nn.Module) -> bool:
@@ -57,9 +66,9 @@ def forward_mixed(
     root = root_of(model)
     sockets = Sockets.of(root)
     by_hand = model is root and not root._forward_pre_hooks  # of others, which see the input first
-    if by_hand and site.module == ROOT and root._compiled_call_impl is None:
+    if by_hand and site.module == ROOT and not _compiled(root):
         return _forward_mixed_inputs(sockets, args, kwargs, choice, site)
-    if is_compiled(model) and not (sockets.feed and site.name in sockets.sites):
+    if _ignores_hooks(model, root, site) and not (sockets.feed and site.name in sockets.sites):
         raise AttachError(
             f"{type(root).__name__} was compiled before the method was attached, and the compiler ignores "
             "later hooks; call nfm.attach(model, method) first, then torch.compile(model)"
