@@ -21,7 +21,7 @@ from nfm.method.schemes import SCHEMES, scheme
 from nfm.models import build
 from nfm.models.torchvision_compat import import_torchvision
 
-ROUNDS, PEER_ROUNDS, LARGE_ROUNDS, BEST_OF = 5, 151, 7, 3
+ROUNDS, PEER_ROUNDS, LARGE_ROUNDS, BEST_OF = 5, 101, 5, 3
 COMPOSED = ("nfm + label_smoothing", "adversarial + nfm")
 
 

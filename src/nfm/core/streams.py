@@ -16,7 +16,7 @@ from nfm.core.blocks import BLOCK, Block, Index, Noises, Scratch, Values, blocks
 from nfm.core.kernel import kernel_in_use
 from nfm.core.laws import LAWS
 from nfm.core.noise_plan import NoisePlan, Source
-from nfm.randomness import numpy_generator, torch_generator
+from nfm.randomness import passing_generator, torch_generator
 
 CPU = torch.device("cpu")
 
@@ -60,7 +60,7 @@ def _fill(out: Values, source: Source, seed: int) -> Values:
 
 def _seeds(key: int, shape: tuple[int, ...]) -> list[int]:
     """Return the keys of the generators of all blocks of `shape`."""
-    seeds: list[int] = numpy_generator(key).integers(2**63, size=len(blocks_of(shape))).tolist()
+    seeds: list[int] = passing_generator(key).integers(2**63, size=len(blocks_of(shape))).tolist()
     return seeds
 
 
