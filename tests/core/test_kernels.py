@@ -37,12 +37,19 @@ NOISES = [
 LAYOUTS = ["contiguous", "channels last", "transposed", "sliced"]
 
 
-@pytest.fixture(params=KERNELS)
-def used(request: pytest.FixtureRequest) -> Iterator[str]:
+BY_BLOCKS = "torch by blocks"  # small features too
+
+
+@pytest.fixture(params=[*KERNELS, BY_BLOCKS])
+def used(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     if request.param == "c" and compiled.problem():
         pytest.skip(f"no compiled kernel here: {compiled.problem()}")
-    with use_kernel(request.param) as name:
+    if request.param == BY_BLOCKS:
+        monkeypatch.setattr(blocks, "SMALL", 0)
+    blocks_of.cache_clear()
+    with use_kernel("torch" if request.param == BY_BLOCKS else request.param) as name:
         yield name
+    blocks_of.cache_clear()
 
 
 @pytest.fixture(autouse=True)
@@ -303,7 +310,7 @@ def test_an_error_in_a_thread_reaches_the_caller() -> None:
 
 @pytest.mark.parametrize(
     "shape",
-    [(1,), (7,), (3, 5), (2, 3, 190, 190), (1, 70000), (5, 0), (0, 3), (128, 65, 256), (70000, 2)],
+    [(1,), (7,), (3, 5), (2, 3, 190, 190), (1, 70000), (5, 0), (0, 3), (128, 65, 256), (70000, 20)],
     ids=str,
 )
 def test_blocks_cover_a_shape_with_every_example_in_each(shape: tuple[int, ...]) -> None:
@@ -314,7 +321,7 @@ def test_blocks_cover_a_shape_with_every_example_in_each(shape: tuple[int, ...])
         assert tuple(part.shape) == block.shape
         assert len(part) == len(seen)
         assert block.first == end
-        assert part.numel() <= max(blocks.BLOCK, len(seen))
+        assert part.numel() <= max(blocks.SMALL if seen.numel() <= blocks.SMALL else blocks.BLOCK, len(seen))
         part += 1
         end += part.numel()
     assert end == seen.numel()

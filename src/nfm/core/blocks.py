@@ -1,10 +1,10 @@
 """Mix and noise without a compiler, fast: threads over blocks that stay in cache, nothing big made but the output.
 
-A block is a few columns of all examples, 65,536 to 262,144 elements: so it holds every partner, and either pass reads
-and writes it once. A thread takes a block, mixes it, perturbs it with its noise, and writes the result; the values
-do not depend on the number of threads. The sums are those of ``mixing`` and ``noise``, which are the oracle: both give
-the same bits. They are done by numpy on the memory of the tensors: it makes views sooner, and never
-starts threads of its own.
+A block is a few columns of all examples, 65,536 to 262,144 elements (a small feature is one block): so it holds every
+partner, and either pass reads and writes it once. A thread takes a block, mixes it, perturbs it with its noise, and
+writes the result; the values do not depend on the number of threads. The sums are those of ``mixing`` and ``noise``,
+which are the oracle: both give the same bits. They are done by numpy on the memory of the tensors: it makes views
+sooner, and never starts threads of its own.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from torch import Tensor
 from nfm.core.mixing import Pairing
 from nfm.core.pages import fresh_like
 
+SMALL = 2**20  # elements of a feature that is one block
 BLOCK, BIG_BLOCK = 2**16, 2**18  # elements: small ones wait for Python's lock, big ones leave the cache
 BLOCKS = 32  # that a feature is cut into, if they are of such a size
 BLOCKS_A_THREAD = 4  # fewer are done sooner by one thread
@@ -43,6 +44,11 @@ class Block(NamedTuple):
     shape: tuple[int, ...]
 
 
+def is_small(shape: Sequence[int]) -> bool:
+    """Tell whether features of `shape` are one block."""
+    return math.prod(shape) <= SMALL
+
+
 @functools.lru_cache(maxsize=128)
 def blocks_of(shape: tuple[int, ...], limit: int = 0) -> tuple[Block, ...]:
     """Cut features of `shape` into blocks of at most `limit` elements (0: by its size), or of one column.
@@ -51,7 +57,8 @@ def blocks_of(shape: tuple[int, ...], limit: int = 0) -> tuple[Block, ...]:
     [(0, (2, 1, 4)), (8, (2, 2, 4))]
     """
     examples = shape[0]
-    limit = limit or min(BIG_BLOCK, max(BLOCK, math.prod(shape) // BLOCKS))
+    if not limit:
+        limit = SMALL if is_small(shape) else min(BIG_BLOCK, max(BLOCK, math.prod(shape) // BLOCKS))
     columns = _cut(shape[1:], max(1, limit // max(1, examples)))
     return tuple(
         Block((slice(None), *at), examples * first, (examples, *part)) for at, first, part in columns

@@ -54,7 +54,7 @@ def mix(h: Tensor, pairing: Pairing) -> Tensor:
     check_batch(h, len(pairing))
     if pairing.unmixed:
         return h
-    own, other = (_against(part, h) for part in pairing.parts(h.dtype))
+    own, other = (against(part, h) for part in pairing.parts(h.dtype))
     return own * h + other * h[pairing.partner.to(h.device)]
 
 
@@ -63,7 +63,7 @@ def mix_transposed(g: Tensor, pairing: Pairing) -> Tensor:
     check_batch(g, len(pairing))
     if pairing.unmixed:
         return g
-    own, other = (_against(part, g) for part in pairing.parts(g.dtype))
+    own, other = (against(part, g) for part in pairing.parts(g.dtype))
     return own * g + (other * g)[pairing.inverse.to(g.device)]
 
 
@@ -73,7 +73,8 @@ def check_batch(h: Tensor, expected: int) -> None:
         raise ShapeError(f"expected a batch of {expected} in dim 0, got shape {tuple(h.shape)}")
 
 
-def _against(weight: Tensor, h: Tensor) -> Tensor:
+def against(weight: Tensor, h: Tensor) -> Tensor:
+    """Return `weight`, one or one an example, in a shape and dtype to multiply the features `h` by."""
     return weight.to(device=h.device, dtype=h.dtype).reshape(-1, *[1] * (h.ndim - 1))
 
 
@@ -131,7 +132,7 @@ def _weighted_sum(each: Criterion, output: Any, y: Any, weight: Tensor) -> Tenso
             f"expected one loss an example (batch of {len(rows)}) from the criterion, got shape "
             f"{tuple(losses.shape)}; weights='sample' needs a criterion with reduction='none'"
         )
-    return (_against(weight[rows], losses) * losses).sum()
+    return (against(weight[rows], losses) * losses).sum()
 
 
 def unreduced(criterion: Criterion) -> Criterion:

@@ -17,14 +17,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nfm.core import blocks, compiled
+from nfm.core import blocks, compiled, whole
 from nfm.core.affine_operator import register_affine
 from nfm.core.kernel import kernel_in_use
 from nfm.core.mixing import Pairing, mix, mix_transposed
 from nfm.core.noise import perturb
 from nfm.core.noise_plan import NoisePlan
 from nfm.core.receipts import stamp
-from nfm.core.streams import draw_source, factors_of, noises_of
+from nfm.core.streams import (
+    draw_source,
+    drawn_at_once,
+    factors_of,
+    noises_of,
+    whole_factors_of,
+    whole_noises_of,
+)
 from nfm.core.weights import sample_weights
 from nfm.errors import ShapeError
 from nfm.randomness import fold, passing_torch_generator
@@ -143,7 +150,10 @@ def _forward(
         return mix_noise(x, pairing, plan)
     if kernel_in_use() == "c" and compiled.carries(x, plan):
         return compiled.mix_noise(x, pairing, plan)
-    return blocks.mix_noise(x, pairing, noises_of(plan, tuple(x.shape)))
+    shape = tuple(x.shape)
+    if drawn_at_once(plan, shape):
+        return whole.mix_noise(wide(x), pairing, *whole_noises_of(plan, shape)).to(x.dtype)
+    return blocks.mix_noise(x, pairing, noises_of(plan, shape))
 
 
 def _transposed(
@@ -158,7 +168,11 @@ def _transposed(
         return mix_noise_transposed(g, pairing, plan)
     if kernel_in_use() == "c" and compiled.carries(g, plan):
         return compiled.mix_noise_transposed(g, pairing, plan)
-    with factors_of(plan, tuple(g.shape)) as factors:
+    shape = tuple(g.shape)
+    if drawn_at_once(plan, shape):
+        with whole_factors_of(plan, shape) as factor:
+            return whole.mix_noise_transposed(wide(g), pairing, factor).to(g.dtype)
+    with factors_of(plan, shape) as factors:
         return blocks.mix_noise_transposed(g, pairing, factors)
 
 

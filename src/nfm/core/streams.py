@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nfm.core import compiled, kept
-from nfm.core.blocks import BLOCK, Block, Index, Noises, Scratch, Values, blocks_of, in_threads
+from nfm.core.blocks import BLOCK, Block, Index, Noises, Scratch, Values, blocks_of, in_threads, is_small
 from nfm.core.kernel import kernel_in_use
 from nfm.core.laws import LAWS
 from nfm.core.noise_plan import NoisePlan, Source
@@ -45,6 +45,9 @@ def _fill_compiled(values: Tensor, source: Source) -> Tensor:
 
 def _fill_blocks(values: Tensor, source: Source) -> Tensor:
     seeds, whole = _seeds(source.key, tuple(values.shape)), values.numpy()
+    if len(seeds) == 1:
+        _fill(whole, source, seeds[0])
+        return values
 
     def work(scratch: Scratch, number: int, block: Block) -> None:
         whole[block.at] = _fill(scratch.take("values", block.shape), source, seeds[number])
@@ -62,6 +65,38 @@ def _seeds(key: int, shape: tuple[int, ...]) -> list[int]:
     """Return the keys of the generators of all blocks of `shape`."""
     seeds: list[int] = passing_generator(key).integers(2**63, size=len(blocks_of(shape))).tolist()
     return seeds
+
+
+def drawn_at_once(plan: NoisePlan, shape: tuple[int, ...]) -> bool:
+    """Tell whether the noises of a feature of `shape` are drawn by one generator each."""
+    return kernel_in_use() == "torch" and plan.fine(shape) and is_small(shape)
+
+
+def whole_noises_of(plan: NoisePlan, shape: tuple[int, ...]) -> tuple[Tensor | None, Tensor | None]:
+    """Return the additive noise and the factors of a small feature, which are kept for the backward pass."""
+    return _drawn_whole(plan, shape, kept.keep(plan, shape))
+
+
+@contextmanager
+def whole_factors_of(plan: NoisePlan, shape: tuple[int, ...]) -> Iterator[Tensor | None]:
+    """Lend the factors of a small feature again, for the backward pass."""
+    with kept.taken(plan, shape) as factors:
+        if factors is None:
+            yield _drawn_whole(plan.linear_part(), shape, None)[1]
+        else:
+            yield factors[: math.prod(shape)].view(shape)
+
+
+def _drawn_whole(
+    plan: NoisePlan, shape: tuple[int, ...], factors: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
+    def values(source: Source) -> Tensor:
+        if factors is None or source is not plan.mult:
+            return _fill_blocks(torch.empty(shape), source)
+        return _fill_blocks(factors[: math.prod(shape)].view(shape), source)
+
+    add, mult = plan.draw(values)
+    return add, None if mult is None else mult.add_(1)
 
 
 def noises_of(plan: NoisePlan, shape: tuple[int, ...]) -> Noises:
