@@ -119,6 +119,7 @@ def test_the_good_command_is_good(elsewhere: Path) -> None:
     [
         (["--resume", "yes"], "invalid choice: 'yes'"),
         (["--epoch", "3", "--no-such-flag"], "unrecognized arguments"),
+        (["--outt=x"], "unrecognized arguments: --outt=x (did you mean '--out'?)"),
         (["--seed"], "expected one argument"),
     ],
 )

@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(verb: str, rest: Sequence[str], *, debug: bool) -> int:
-    from nfm.errors import NFMError
+    from nfm.errors import NFMError, did_you_mean
 
     module = import_module(f"nfm.cli.{verb}_verb")
     options = argparse.ArgumentParser(
@@ -70,7 +70,11 @@ def _run(verb: str, rest: Sequence[str], *, debug: bool) -> int:
     )
     module.add_arguments(options)
     options.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    given = options.parse_args(rest)
+    given, unknown = options.parse_known_args(rest)
+    if unknown:
+        flag = unknown[0].split("=")[0]
+        known = [name for action in options._actions for name in action.option_strings]
+        options.error(f"unrecognized arguments: {' '.join(unknown)}{did_you_mean(flag, known)}")
     try:
         module.run(given)
     except NFMError as error:

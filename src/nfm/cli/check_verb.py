@@ -22,3 +22,4 @@ def run(given: argparse.Namespace) -> None:
     config = read_config(find_recipe(given.recipe), given.set)
     method = build_method(config.method, seed=config.train.seed)
     print(f"{given.recipe}: no errors\n{config.model.name} on {config.data.name}\n{method!r}")
+    print("sites and shapes are known with the data: `nfm train --dry-run` tries them")
