@@ -21,7 +21,7 @@ from nfm.train.optim import Optimizer
 from nfm.train.progress import Lines
 from nfm.train.schedule import Schedule
 
-STEPS, ROUNDS, WIDTH = 100, 5, 1 / 8
+STEPS, ROUNDS, WIDTH = 100, 3, 1 / 8
 
 
 def _bare(data: DataSet) -> Work:
