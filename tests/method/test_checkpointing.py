@@ -6,6 +6,7 @@ Losses cannot show it: they come from the first forward pass. Only gradients see
 from __future__ import annotations
 
 import functools
+import threading
 import weakref
 from collections.abc import Callable
 
@@ -136,6 +137,25 @@ def test_one_backward_pass_over_a_mixed_and_another_forward_pass(mode: str, firs
         assert_same(both(mode, other_first=other_first), both(None, other_first=other_first))
     net = network(None)
     assert_different(both(mode, other_first=True), gradients(2 * inside(net, x, y, step=0).loss, net))
+
+
+@pytest.mark.parametrize("mode", ["reentrant", "non-reentrant", "nested reentrant"])
+def test_the_backward_pass_in_another_thread(mode: str) -> None:
+    """There autograd counts its nodes anew, and what is recomputed is known all the same."""
+    x, y = batch(6, 4, seed=3)
+    x.requires_grad_()
+    mixing = nfm.preset("nfm", sites=Mlp.sites[-1], seed=7)
+
+    def found(mode: str | None) -> list[Tensor]:
+        net = network(mode)
+        loss = F.cross_entropy(net(x), y) + mixing(net, x, y, step=0).loss
+        thread = threading.Thread(target=loss.backward)
+        thread.start()
+        thread.join()
+        return [parameter.grad for parameter in net.parameters()]
+
+    assert_same(found(mode), found(None))
+    assert_different(found(mode), gradients(mixing(net := network(None), x, y, step=0).loss, net))
 
 
 def test_other_draws_would_show() -> None:

@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 moment = torch._C._autograd._get_sequence_nr  # the number of the next autograd node that this thread makes
 
 
+_backward_pass = torch._C._current_graph_task_id  # the number of the one that this thread runs, -1 for none
+
+
 def in_backward() -> bool:
     """Tell whether this thread runs a backward pass."""
-    return torch._C._current_graph_task_id() != -1
+    return _backward_pass() != -1
 
 
 _saved_tensors_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: True)
@@ -100,36 +103,37 @@ class Revival:
     def __call__(self, grad_outputs: tuple[Tensor, ...]) -> None:
         slot = self.sockets.slot
         if not slot.revived:
-            slot.outer, slot.revived_at = slot.active, moment()
-        slot.revived.append(self)
+            slot.outer = slot.active
+        entry = (_backward_pass(), self)
+        slot.revived.append(entry)
         slot.active, slot.batch = self.choice, self.batch
         let_go = self.sockets.hold({self.site.name: self.site})
-        torch.autograd.Variable._execution_engine.queue_callback(_AfterBackward(slot, self, let_go))
+        torch.autograd.Variable._execution_engine.queue_callback(_AfterBackward(slot, entry, let_go))
 
 
 def recomputed(slot: Slot) -> Choice | None:
     """Return the choice of the forward pass that this backward pass recomputes now, None if it was a plain one."""
-    at_work = torch._C._current_autograd_node()
-    number = at_work._sequence_nr() if at_work is not None else slot.revived_at
-    if number >= slot.revived_at:  # made by a recomputation, which holds another one
-        return slot.active
-    revival = next((each for each in reversed(slot.revived) if number in each.made), None)
-    slot.active, slot.batch = (None, 0) if revival is None else (revival.choice, revival.batch)
+    here, at_work = _backward_pass(), torch._C._current_autograd_node()
+    revivals = [revival for backward_pass, revival in slot.revived if backward_pass == here]
+    if revivals and at_work is not None:  # else one inside a recomputation: whose it is, was found before
+        number = at_work._sequence_nr()
+        revival = next((each for each in reversed(revivals) if number in each.made), None)
+        slot.active, slot.batch = (None, 0) if revival is None else (revival.choice, revival.batch)
     return slot.active
 
 
 class _AfterBackward:
     """Ends a revival when its backward pass is over: called by the engine, or dropped by it on an error."""
 
-    def __init__(self, slot: Slot, revival: Revival, let_go: Callable[[], None]) -> None:
-        self.slot, self.revival, self.let_go = slot, revival, let_go
+    def __init__(self, slot: Slot, entry: tuple[int, Revival], let_go: Callable[[], None]) -> None:
+        self.slot, self.entry, self.let_go = slot, entry, let_go
         self.over = False
 
     def __call__(self) -> None:
         if self.over:
             return
         self.over = True
-        self.slot.revived.remove(self.revival)
+        self.slot.revived.remove(self.entry)
         if not self.slot.revived:
             self.slot.active, self.slot.outer = self.slot.outer, None
         self.let_go()

@@ -53,9 +53,8 @@ class Slot:
         )
         self.began = 0  # the moment at which this forward pass did
         self.repeatable = False  # `active` acted where a backward pass may run it again
-        self.revived: list[Revival] = []  # of the backward passes under way
-        self.revived_at = 0  # the moment of the first of them
-        self.outer: Choice | None = None  # what was active before it
+        self.revived: list[tuple[int, Revival]] = []  # by the numbers of the backward passes under way
+        self.outer: Choice | None = None  # what was active before the first of them
 
 
 class Sockets:
