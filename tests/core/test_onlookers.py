@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +14,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import nfm
 from comparing import assert_different, assert_same
-from nfm.core.draw import Choice
+from nfm.core.compiled import problem
+from nfm.core.draw import Choice, Draw
+from nfm.core.kernel import KERNELS, use_kernel
 from nfm.core.onlookers import watched
 from nfm.core.operator import mix_noise_op, pairing_of
 
@@ -109,6 +114,44 @@ def test_a_draw_first_asked_for_in_inference_mode_serves_training() -> None:
     targets = torch.rand(6, 2, requires_grad=True)
     made.draw(6).mix_targets(targets).sum().backward()  # an inference tensor cannot be kept for this
     assert targets.grad is not None
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_step_in_inference_mode_leaves_nothing_behind(kernel: str) -> None:
+    """Memory, partners and numbers made there serve the training steps after it."""
+    if kernel == "c" and problem():
+        pytest.skip(f"no compiled kernel here: {problem()}")
+    with use_kernel(kernel):
+        with torch.inference_mode():
+            made = choice()
+            made.apply(images())
+            assert len(made.draw(5).pairing.inverse) == 5
+        x = images().requires_grad_()
+        output = made.apply(x)
+        (slope,) = torch.autograd.grad(output.square().sum(), x)
+        (expected,) = torch.autograd.grad(by_operator(x, choice()).square().sum(), x)
+    assert_same([slope], [expected])
+    assert_different([slope], [2 * x.detach()])
+
+
+def test_a_default_device_is_not_kept() -> None:
+    with torch.device("meta"):
+        Draw.plain(11)
+        choice().draw(11)
+    assert float(Draw.plain(11).weight) == 1
+    assert 0 <= float(choice().draw(11).weight) <= 1
+
+
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda made: pickle.loads(pickle.dumps(made))])
+def test_a_copy_of_a_choice_counts_for_itself(way: Callable[[Choice], Choice]) -> None:
+    made = choice()
+    made.apply(images())
+    other = way(made)
+    assert (other.uses, other.shape) == (1, (5, 3, 4, 4))
+    assert torch.equal(other.apply(images()), made.apply(images()))
+    assert other.uses == made.uses == 2
+    other.apply(images())
+    assert (other.uses, made.uses) == (3, 2)
 
 
 def test_a_torch_that_tells_less_is_asked_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -275,3 +275,12 @@ def test_accumulation_without_mixing_equals_the_whole_batch() -> None:
         (nfm.preset("erm")(net, x[rows], y[rows]).loss / 4).backward()
     for parameter, expected in zip(net.parameters(), whole, strict=True):
         assert torch.allclose(parameter.grad, expected, atol=1e-12)
+
+
+def test_a_part_may_outlive_its_attached_network() -> None:
+    def part_of_a_trained_network() -> nn.Module:
+        net, (x, y) = build(Mlp), batch(6, 4)
+        nfm.attach(net, "nfm", sites=["first"]).loss(net(x), y).backward()
+        return net.first
+
+    assert part_of_a_trained_network()(torch.randn(2, 8)).shape == (2, 8)

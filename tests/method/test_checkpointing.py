@@ -220,9 +220,22 @@ def test_the_whole_network_in_one_reentrant_checkpoint_is_refused() -> None:
         output = checkpoint(net, x, use_reentrant=True)
         with pytest.raises(AttachError, match="inside one reentrant checkpoint"):
             mixer.loss(output, y)
-        with pytest.raises(AttachError, match="use use_reentrant=False, or checkpoint its blocks"):
+        with pytest.raises(
+            AttachError, match="checkpoint its blocks, or the network alone with use_reentrant=False"
+        ):
             F.cross_entropy(output, y).backward()
         assert torch.isfinite(mixer.loss(net(x), y)), "the network goes on working"
+
+
+@pytest.mark.parametrize("site", ["input", "first"])
+@pytest.mark.parametrize("mode", ["reentrant", "non-reentrant"])
+def test_a_whole_step_in_a_checkpoint_is_refused(mode: str, site: str) -> None:
+    """Its recomputation would be another step."""
+    net, (x, y) = network(None), batch(6, 4)
+    scheme = nfm.preset("nfm", sites=site, seed=7)
+    loss = MODES[mode](lambda x: scheme(net, x, y).loss, x.requires_grad_())
+    with pytest.raises(AttachError, match="the step itself, stands in one checkpoint"):
+        loss.backward()
 
 
 def test_a_loss_inside_the_graph_of_another_loss() -> None:

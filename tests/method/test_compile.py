@@ -252,6 +252,20 @@ def test_a_compiled_part_hides_the_sites_inside_it_and_no_others() -> None:
             nfm.preset("nfm", sites=site, seed=3)(net, x, y)
 
 
+def test_a_site_shared_with_a_compiled_part_is_refused() -> None:
+    class Shared(Mlp):
+        def __init__(self) -> None:
+            super().__init__()
+            self.runner = torch.compile(nn.Sequential(self.second, nn.Tanh()), backend="eager")
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(self.runner(self.second(self.stem(x))))
+
+    net, (x, y) = build(Shared), batch(6, 4)
+    with pytest.raises(AttachError, match="was compiled before the method was attached"):
+        nfm.preset("nfm", sites="second", seed=3)(net, x, y)
+
+
 def test_a_wrapper_that_was_called_before_attaching_is_noticed_by_the_first_loss() -> None:
     net, (x, y) = build(Mlp), batch(6, 4)
     forward, _ = compiled(net)

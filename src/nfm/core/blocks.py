@@ -1,6 +1,6 @@
 """Mix and noise without a compiler, fast: threads over blocks that stay in cache, nothing big made but the output.
 
-A block is a few columns of all examples, 65,536 to 262,144 elements (a small feature is one block): so it holds every
+A block is a few columns of all examples, 65,536 to 262,144 elements: so it holds every
 partner, and either pass reads and writes it once. A thread takes a block, mixes it, perturbs it with its noise, and
 writes the result; the values do not depend on the number of threads. The sums are those of ``mixing`` and ``noise``,
 which are the oracle: both give the same bits. They are done by numpy on the memory of the tensors: it makes views
@@ -25,7 +25,7 @@ from torch import Tensor
 from nfm.core.mixing import Pairing
 from nfm.core.pages import fresh_like
 
-SMALL = 2**20  # elements of a feature that is one block
+SMALL = 2**20  # elements of a feature whose noises are drawn as one block
 BLOCK, BIG_BLOCK = 2**16, 2**18  # elements: small ones wait for Python's lock, big ones leave the cache
 BLOCKS = 32  # that a feature is cut into, if they are of such a size
 BLOCKS_A_THREAD = 4  # fewer are done sooner by one thread
@@ -45,7 +45,7 @@ class Block(NamedTuple):
 
 
 def is_small(shape: Sequence[int]) -> bool:
-    """Tell whether features of `shape` are one block."""
+    """Tell whether noises of `shape` are drawn as one block."""
     return math.prod(shape) <= SMALL
 
 
@@ -186,7 +186,7 @@ def _map_blocks(block_of: Callable[[Values, Values, Scratch, int, Block], None],
     def work(scratch: Scratch, number: int, block: Block) -> None:
         block_of(source[block.at], target[block.at], scratch, number, block)
 
-    in_threads(work, blocks_of(tuple(x.shape)))
+    in_threads(work, blocks_of(tuple(x.shape), limit=BLOCK if is_small(x.shape) else 0))
     return out
 
 

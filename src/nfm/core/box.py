@@ -82,7 +82,7 @@ def drawn_boxes(
     centres = passing_generator(fold(key, "centre")).random((len(weights), 2)).tolist()
     boxes = tuple(place_box(*pair, height, width) for pair in zip(weights, centres, strict=True))
     own = [1 - box.area / (height * width) for box in boxes]
-    true = torch.tensor(own if wanted.per_sample else own[0], dtype=torch.float64)
+    true = torch.tensor(own if wanted.per_sample else own[0], dtype=torch.float64, device="cpu")
     return Pairing(wanted.partner, true), boxes
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from torch import Tensor
 from nfm.core import traced
 from nfm.core.mixing import Pairing, mix_targets, partners_of, soft_targets
 from nfm.core.noise import Noise
-from nfm.core.operator import drawn_pairing, run_mix_noise
+from nfm.core.operator import drawn_pairing, run_mix_noise, unmixed
 from nfm.core.receipts import Receipt
 from nfm.core.weights import sample_weights
 from nfm.randomness import fold
@@ -47,9 +46,17 @@ class Choice:
         noise_key = fold(key, "noise", view)
         levels = noise.scaled_levels(noise_key)
         # Fresh tensors, because Python numbers would be baked into a compiled graph.
-        self.numbers = torch.tensor([weight, alpha, beta, *levels], dtype=torch.float64)
-        self.key = torch.tensor([key, noise_key, self.serial], dtype=torch.int64)
+        with torch.inference_mode(mode=False):  # a training step may be the one that uses them
+            self.numbers = torch.tensor([weight, alpha, beta, *levels], dtype=torch.float64)
+            self.key = torch.tensor([key, noise_key, self.serial], dtype=torch.int64)
         self._receipt = Receipt(self.serial)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Give a copy a serial number and a receipt of its own, which goes on from that of the original."""
+        vars(self).update(state)
+        self.serial, met = next(_SERIALS), self._receipt
+        self.key = torch.tensor([*self.key.tolist()[:2], self.serial], dtype=torch.int64)
+        self._receipt = Receipt(self.serial, runs=met.runs, shape=met.shape)
 
     def again(self, *, forced: bool = False, view: int | None = None, noise: Noise | None = None) -> Choice:
         """Return the same choice for another forward pass, with a receipt of its own."""
@@ -91,12 +98,6 @@ class Choice:
         return Draw(site=self.site, step=self.step, pairing=pairing, choice=self)
 
 
-@functools.lru_cache(maxsize=4)
-@torch.inference_mode(mode=False)
-def _unmixed(size: int) -> Pairing:
-    return Pairing(torch.arange(size), torch.tensor(1.0, dtype=torch.float64))
-
-
 @dataclass(frozen=True, eq=False)
 class Draw:
     """All random choices of one step for one batch, and what other losses need of them.
@@ -112,7 +113,7 @@ class Draw:
     @classmethod
     def plain(cls, size: int, *, site: str = "none", step: int = -1) -> Draw:
         """Return the draw of a forward pass in which nothing was mixed."""
-        return cls(site=site, step=step, pairing=_unmixed(size))
+        return cls(site=site, step=step, pairing=unmixed(size))
 
     @property
     def weight(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""The factors 1 + noise of the last small forward pass, kept for its backward pass: not drawn twice.
+"""The factors 1 + noise of the last forward pass, if they are not too many, kept for its backward pass.
 
 A memo and no more: it is found by what was drawn, so it changes time and memory and never a value. Another forward pass
 in between takes its place, and then the factors are drawn again, as they are for big features. The memory is used again
@@ -40,11 +40,17 @@ def keep(plan: NoisePlan, shape: tuple[int, ...]) -> Tensor | None:
     return _KEPT.last.setdefault((plan.linear_part(), shape), _memory(math.prod(shape)))
 
 
+@torch.inference_mode(mode=False)  # a training step may use it next
 def _memory(elements: int) -> Tensor:
     idle = _KEPT.idle.pop() if _KEPT.idle else None
     if idle is not None and len(idle) >= elements:
         return idle
     return fresh_like(torch.empty(elements, dtype=torch.float32, device="cpu"))
+
+
+def forget() -> None:
+    """Forget the factors: the pass that was to draw them did not come to its end."""
+    _KEPT.last.clear()
 
 
 @contextmanager

@@ -39,6 +39,7 @@ class Pairing:
         return not self.per_sample and self.weight.item() == 1
 
     @functools.cached_property
+    @torch.inference_mode(mode=False)  # a training step may ask next
     def inverse(self) -> Tensor:
         """The permutation back [n]: example inverse[i] was mixed with example i."""
         return torch.argsort(self.partner)
@@ -83,7 +84,7 @@ def partners_of(y: Any, pairing: Pairing) -> Any:
 
     def take(tensor: Tensor) -> Tensor:
         check_batch(tensor, len(pairing))
-        return tensor.index_select(0, pairing.partner.to(tensor.device))
+        return tensor[pairing.partner.to(tensor.device)]
 
     return map_tensors(take, y)
 

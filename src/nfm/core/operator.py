@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nfm.core import blocks, compiled, whole
+from nfm.core import blocks, compiled, kept, whole
 from nfm.core.affine_operator import register_affine
 from nfm.core.kernel import kernel_in_use
 from nfm.core.mixing import Pairing, mix, mix_transposed
@@ -49,17 +49,24 @@ def pairing_of(key: int, size: int, numbers: Tensor, *, per_sample: bool, domina
     return drawn_pairing(key, size, weight, alpha, beta, per_sample=per_sample, dominant=dominant)
 
 
-@functools.lru_cache(maxsize=4)  # a step asks three times: in the operator, in its gradient and for the loss
+@functools.lru_cache(maxsize=4)
 @torch.inference_mode(mode=False)  # a training step may ask next
+def unmixed(size: int) -> Pairing:
+    """Return the pairing of a batch of `size` in which every example stays as it is: to be read only."""
+    return Pairing(torch.arange(size, device="cpu"), torch.tensor(1.0, dtype=torch.float64, device="cpu"))
+
+
+@functools.lru_cache(maxsize=4)  # a step asks three times: in the operator, in its gradient and for the loss
+@torch.inference_mode(mode=False)
 def drawn_pairing(
     key: int, size: int, weight: float, alpha: float, beta: float, *, per_sample: bool, dominant: bool
 ) -> Pairing:
     """Return what `pairing_of` does, shared by all who ask."""
     if alpha == 0:  # nothing is mixed: nothing is drawn
-        return Pairing(torch.arange(size, device="cpu"), torch.tensor(1.0, dtype=torch.float64))
+        return unmixed(size)
     partner = torch.randperm(size, generator=passing_torch_generator(fold(key, "partner")), device="cpu")
     if not per_sample:
-        return Pairing(partner, torch.tensor(weight, dtype=torch.float64))
+        return Pairing(partner, torch.tensor(weight, dtype=torch.float64, device="cpu"))
     return Pairing(
         partner, torch.from_numpy(sample_weights(alpha, beta, size, fold(key, "weight"), dominant=dominant))
     )
@@ -151,9 +158,13 @@ def _forward(
     if kernel_in_use() == "c" and compiled.carries(x, plan):
         return compiled.mix_noise(x, pairing, plan)
     shape = tuple(x.shape)
-    if drawn_at_once(plan, shape):
-        return whole.mix_noise(wide(x), pairing, *whole_noises_of(plan, shape)).to(x.dtype)
-    return blocks.mix_noise(x, pairing, noises_of(plan, shape))
+    try:
+        if drawn_at_once(plan, shape):
+            return whole.mix_noise(wide(x), pairing, *whole_noises_of(plan, shape)).to(x.dtype)
+        return blocks.mix_noise(x, pairing, noises_of(plan, shape))
+    except BaseException:
+        kept.forget()
+        raise
 
 
 def _transposed(

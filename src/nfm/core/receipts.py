@@ -11,9 +11,8 @@ _OPEN: weakref.WeakValueDictionary[int, Receipt] = weakref.WeakValueDictionary()
 class Receipt:
     """The runs of one serial number, and the shape of the feature of the last, () before the first."""
 
-    def __init__(self, serial: int) -> None:
-        self.runs = 0
-        self.shape: tuple[int, ...] = ()
+    def __init__(self, serial: int, *, runs: int = 0, shape: tuple[int, ...] = ()) -> None:
+        self.runs, self.shape = runs, shape
         _OPEN[serial] = self
 
 

@@ -92,7 +92,7 @@ def _drawn_whole(
 ) -> tuple[Tensor | None, Tensor | None]:
     def values(source: Source) -> Tensor:
         if factors is None or source is not plan.mult:
-            return _fill_blocks(torch.empty(shape), source)
+            return _fill_blocks(torch.empty(shape, dtype=torch.float32, device=CPU), source)
         return _fill_blocks(factors[: math.prod(shape)].view(shape), source)
 
     add, mult = plan.draw(values)

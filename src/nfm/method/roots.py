@@ -13,6 +13,7 @@ from nfm.core.operator import check_feature
 from nfm.errors import AttachError
 from nfm.method.hooks import ROOT, RootEntry, RootExit, check_carries, check_fired
 from nfm.method.inputs import batch_size, mix_inputs, positional_names
+from nfm.method.revival import in_backward
 from nfm.method.sites import Site
 from nfm.method.sockets import Sockets
 
@@ -35,7 +36,14 @@ def root_of(model: nn.Module) -> nn.Module:
 
 def is_compiled(model: nn.Module) -> bool:
     """Tell whether `model`, one of its wrappers or a part of it was compiled."""
-    return any(map(_compiled, model.modules()))
+    found, seen = [model], {model}
+    for module in found:  # by hand, because every step asks, and `model.modules()` takes longer
+        if _compiled(module):
+            return True
+        new = [part for part in module._modules.values() if part is not None and part not in seen]
+        seen.update(new)
+        found += new
+    return False
 
 
 def _compiled(module: nn.Module) -> bool:
@@ -44,14 +52,10 @@ def _compiled(module: nn.Module) -> bool:
 
 def _ignores_hooks(model: nn.Module, root: nn.Module, site: Site) -> bool:
     """Tell whether the module of `site` may run in a graph that was compiled without this step's hooks."""
-    if model is not root:
+    if model is not root or not is_compiled(model):
         return is_compiled(model)
-    module = root
-    for name in site.module.split(".") if site.module else ():
-        if _compiled(module):
-            return True
-        module = getattr(module, name)
-    return _compiled(module)
+    module = root.get_submodule(site.module)
+    return any(_compiled(part) and module in set(part.modules()) for part in root.modules())
 
 
 def acts(root: nn.Module) -> bool:
@@ -88,6 +92,8 @@ def _forward_mixed_inputs(
 ) -> Any:
     """Run the root on mixed inputs: nothing acts inside it, so that no hook is needed."""
     root, batch = sockets.root, batch_size(args, kwargs)
+    if in_backward() and acts(root) and not choice.forced:
+        sockets.refuse_recomputation()
 
     def apply(x: Tensor, stream: int) -> Tensor:
         check_carries(choice, batch, check_feature(x, f"site {site.name!r}").shape)

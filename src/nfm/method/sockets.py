@@ -173,21 +173,27 @@ class Sockets:
         if in_backward():
             if slot.revived:
                 return True
-            if acts and (slot.waiting or (self.feed and self.feed.peek())):
-                raise AttachError(
-                    f"{type(root).__name__} is recomputed in a backward pass whose forward was not mixed: "
-                    "the whole network stands in one reentrant checkpoint; use use_reentrant=False, or "
-                    "checkpoint its blocks"
-                )
+            if acts and (slot.waiting or (self.feed and not slot.offered and self.feed.peek())):
+                self.refuse_recomputation()
             return False
         if acts and self.feed and not slot.offered:
             slot.waiting = self.feed.claim(slot.waiting)
         return False
 
+    def refuse_recomputation(self) -> None:
+        """Refuse to mix in a backward pass what its forward pass did not mix so."""
+        raise AttachError(
+            f"{type(self.root).__name__} is recomputed in a backward pass whose forward was not mixed: "
+            "the whole network, or the step itself, stands in one checkpoint; checkpoint its blocks, or the network "
+            "alone with use_reentrant=False"
+        )
+
     def acting(self, slot: Slot) -> Choice | None:
         """Return the choice that acts where this thread is; an interrupted forward pass leaves its own behind."""
         if slot.revived:
             return recomputed(slot)
+        if slot.active is None:  # asked first: a part may outlive the root
+            return None
         return slot.active if slot.offered or self.root.training else None
 
     def leave(self, output: Any) -> None:
