@@ -418,7 +418,6 @@ def test_inductor_with_checkpoints_is_near_eager() -> None:
             assert_close([flat(gradients(two.loss(forward(x), y), net))], [flat(expected)], relative=1e-4)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # the compiler warns of what it leaves outside of its graphs
 def test_a_whole_training_step_in_one_compiled_function() -> None:
     """The network is compiled in it, the loss runs beside the graph."""

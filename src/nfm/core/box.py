@@ -71,7 +71,7 @@ def boxes_of(
 
 
 @functools.lru_cache(maxsize=4)  # as the pairing: the operator, its gradient and the loss ask for the same
-@torch.inference_mode(mode=False)
+@torch.inference_mode(False)
 def drawn_boxes(
     key: int, shape: tuple[int, ...], weight: float, alpha: float, beta: float, *, per_sample: bool
 ) -> tuple[Pairing, tuple[Box, ...]]:

@@ -46,7 +46,7 @@ class Choice:
         noise_key = fold(key, "noise", view)
         levels = noise.scaled_levels(noise_key)
         # Fresh tensors, because Python numbers would be baked into a compiled graph.
-        with torch.inference_mode(mode=False):  # a training step may be the one that uses them
+        with torch.inference_mode(False):  # a training step may be the one that uses them
             self.numbers = torch.tensor([weight, alpha, beta, *levels], dtype=torch.float64)
             self.key = torch.tensor([key, noise_key, self.serial], dtype=torch.int64)
         self._receipt = Receipt(self.serial)

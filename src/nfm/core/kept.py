@@ -40,7 +40,7 @@ def keep(plan: NoisePlan, shape: tuple[int, ...]) -> Tensor | None:
     return _KEPT.last.setdefault((plan.linear_part(), shape), _memory(math.prod(shape)))
 
 
-@torch.inference_mode(mode=False)  # a training step may use it next
+@torch.inference_mode(False)  # a training step may use it next
 def _memory(elements: int) -> Tensor:
     idle = _KEPT.idle.pop() if _KEPT.idle else None
     if idle is not None and len(idle) >= elements:

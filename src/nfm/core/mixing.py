@@ -39,7 +39,7 @@ class Pairing:
         return not self.per_sample and self.weight.item() == 1
 
     @functools.cached_property
-    @torch.inference_mode(mode=False)  # a training step may ask next
+    @torch.inference_mode(False)  # a training step may ask next
     def inverse(self) -> Tensor:
         """The permutation back [n]: example inverse[i] was mixed with example i."""
         return torch.argsort(self.partner)

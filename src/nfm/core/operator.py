@@ -50,14 +50,14 @@ def pairing_of(key: int, size: int, numbers: Tensor, *, per_sample: bool, domina
 
 
 @functools.lru_cache(maxsize=4)
-@torch.inference_mode(mode=False)  # a training step may ask next
+@torch.inference_mode(False)  # a training step may ask next
 def unmixed(size: int) -> Pairing:
     """Return the pairing of a batch of `size` in which every example stays as it is: to be read only."""
     return Pairing(torch.arange(size, device="cpu"), torch.tensor(1.0, dtype=torch.float64, device="cpu"))
 
 
 @functools.lru_cache(maxsize=4)  # a step asks three times: in the operator, in its gradient and for the loss
-@torch.inference_mode(mode=False)
+@torch.inference_mode(False)
 def drawn_pairing(
     key: int, size: int, weight: float, alpha: float, beta: float, *, per_sample: bool, dominant: bool
 ) -> Pairing:
