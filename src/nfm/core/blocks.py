@@ -1,10 +1,10 @@
 """Mix and noise without a compiler, fast: threads over blocks that stay in cache, nothing big made but the output.
 
-A block is a few columns of all examples, 65,536 to 262,144 elements: so it holds every
-partner, and either pass reads and writes it once. A thread takes a block, mixes it, perturbs it with its noise, and
-writes the result; the values do not depend on the number of threads. The sums are those of ``mixing`` and ``noise``,
-which are the oracle: both give the same bits. They are done by numpy on the memory of the tensors: it makes views
-sooner, and never starts threads of its own.
+A block is a few columns of all examples, 65,536 to 262,144 elements: so it holds every partner, and either pass reads
+and writes it once. A thread takes a block, mixes it, perturbs it with its noise, and writes the result; the values
+do not depend on the number of threads. The sums are those of ``mixing`` and ``noise``, which are the oracle: both give
+the same bits. They are done by numpy on the memory of the tensors: it makes views sooner, and never starts threads of
+its own.
 """
 
 from __future__ import annotations

@@ -52,8 +52,10 @@ def _compiled(module: nn.Module) -> bool:
 
 def _ignores_hooks(model: nn.Module, root: nn.Module, site: Site) -> bool:
     """Tell whether the module of `site` may run in a graph that was compiled without this step's hooks."""
-    if model is not root or not is_compiled(model):
-        return is_compiled(model)
+    if not is_compiled(model):
+        return False
+    if model is not root:
+        return True
     module = root.get_submodule(site.module)
     return any(_compiled(part) and module in set(part.modules()) for part in root.modules())
 

@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import torch
 from torch import nn
@@ -180,7 +180,7 @@ class Sockets:
             slot.waiting = self.feed.claim(slot.waiting)
         return False
 
-    def refuse_recomputation(self) -> None:
+    def refuse_recomputation(self) -> NoReturn:
         """Refuse to mix in a backward pass what its forward pass did not mix so."""
         raise AttachError(
             f"{type(self.root).__name__} is recomputed in a backward pass whose forward was not mixed: "
