@@ -96,7 +96,7 @@ def by_equations(made: Choice, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     noise = made.noise
     pairing = made.draw(len(x)).pairing
     plan = operator.plan_of(
-        made.numbers, fold(int(made.key[1]), 0), add_law=noise.add_law, mult_law=noise.mult_law,
+        made.arguments.numbers, fold(made.arguments.keys.noise, 0), add_law=noise.add_law, mult_law=noise.mult_law,
         granularity=noise.granularity, sparsity=noise.sparsity,
     )  # fmt: skip
     plan = replace(plan, scale=operator.deviation(x)) if noise.relative else plan

@@ -8,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nfm.core.mixing import Pairing, mix, mix_transposed, partners_of
-from nfm.core.operator import pairing_of
+from nfm.core.operator import drawn_pairing
 from nfm.errors import ShapeError
 
 
 def pairing(size: int, weight: float | list[float], key: int = 1) -> Pairing:
-    numbers = torch.tensor([0.5, 1.0, 1.0, 0.0, 0.0], dtype=torch.float64)
-    partner = pairing_of(key, size, numbers, per_sample=False, dominant=False).partner
+    partner = drawn_pairing(key, size, 0.5, 1.0, 1.0, per_sample=False, dominant=False).partner
     return Pairing(partner, torch.tensor(weight, dtype=torch.float64))
 
 

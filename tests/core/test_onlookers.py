@@ -18,7 +18,7 @@ from nfm.core.compiled import problem
 from nfm.core.draw import Choice, Draw
 from nfm.core.kernel import KERNELS, use_kernel
 from nfm.core.onlookers import watched
-from nfm.core.operator import mix_noise_op, pairing_of
+from nfm.core.operator import drawn_pairing, mix_noise_op
 
 
 def choice(*, per_sample: bool = False) -> Choice:
@@ -103,7 +103,7 @@ def test_what_a_draw_tells_can_be_changed_without_changing_the_step() -> None:
     output = made.apply(x)
     made.draw(len(x)).partner.zero_()
     assert_same(torch.autograd.grad(output.square().sum(), x), expected)
-    fresh = pairing_of(3, len(x), made.numbers, per_sample=False, dominant=False)
+    fresh = drawn_pairing(3, len(x), *made.arguments.numbers[:3], per_sample=False, dominant=False)
     assert sorted(fresh.partner.tolist()) == list(range(len(x)))
 
 

@@ -93,7 +93,7 @@ def test_a_second_backward_pass_is_exact() -> None:
     made = choice()
     x = values(5, 4).requires_grad_()
     add, mult = noise_of(
-        x, made.numbers, fold(int(made.key[1]), 0),
+        x, made.arguments.numbers, fold(made.arguments.keys.noise, 0),
         add_law="gaussian", mult_law="gaussian", granularity="element", sparsity=0.0,
     )  # fmt: skip
     pairing = made.draw(5).pairing
@@ -162,7 +162,7 @@ def test_any_feature_equals_the_equation(
     assert torch.equal(out, made.apply(x))
     wide = x.double()
     xi_add, xi_mult = noise_of(
-        wide, made.numbers, fold(int(made.key[1]), 0),
+        wide, made.arguments.numbers, fold(made.arguments.keys.noise, 0),
         add_law="gaussian", mult_law="gaussian", granularity=granularity, sparsity=sparsity,
     )  # fmt: skip
     pairing = made.draw(len(x)).pairing
@@ -196,7 +196,7 @@ def test_batch_of_one_is_its_own_partner() -> None:
 
 def test_receipts_count_forward_passes_and_are_forgotten_with_the_draw() -> None:
     made = choice()
-    serial = made.serial
+    serial = made.arguments.keys.serial
     assert made.uses == 0
     x = values(3, 2).requires_grad_()
     out = made.apply(x)

@@ -10,7 +10,7 @@ import torch
 
 import nfm
 from nfm.core.weights import sample_weights
-from nfm.method.ahead import STEPS, Beginning, beginning_of
+from nfm.method.ahead import STEPS, Beginning, Laws, beginning_of
 from nfm.randomness import (
     fold,
     numpy_generator,
@@ -20,12 +20,13 @@ from nfm.randomness import (
 )
 
 SITES = ("input", "first", "second")
+NOISE = nfm.Noise(0.4, 0.2)
 
 
 def begin(
     step: int, *, sites: tuple[str, ...] = SITES, seed: int = 7, rank: int = 0, alpha: float = 1.0
 ) -> Beginning:
-    return beginning_of(step, sites, seed=seed, rank=rank, alpha=alpha, beta=alpha, dominant=False)
+    return beginning_of(step, Laws(sites, seed, rank, alpha, alpha, dominant=False, noise=NOISE))
 
 
 @pytest.mark.parametrize("step", [0, 1, STEPS - 1, STEPS, 5 * STEPS + 3, 10**9])
@@ -33,7 +34,17 @@ def test_a_step_is_what_its_key_says(step: int) -> None:
     site = SITES[int(numpy_generator(fold(7, step, 1, "site")).integers(len(SITES)))]
     key = fold(7, step, 1, "draw", site)
     weight = float(sample_weights(1.0, 1.0, 1, fold(key, "weight"), dominant=False)[0])
-    assert begin(step, rank=1) == (site, key, weight)
+    begun = begin(step, rank=1)
+    assert begun[:3] == (site, key, weight)
+
+
+def test_what_was_made_ahead_is_taken_once_and_is_what_the_step_would_make() -> None:
+    first, second = (nfm.preset("nfm", seed=3).choose(SITES, step=40).arguments for _ in range(2))
+    assert (first.numbers, first.keys[:2]) == (second.numbers, second.keys[:2])
+    assert first.keys.serial != second.keys.serial
+    for made in (first, second):
+        assert [tensor.tolist() for tensor in made.tensors] == [list(made.numbers), list(made.keys)]
+    assert first.numbers != nfm.preset("nfm", seed=3).choose(SITES, step=41).arguments.numbers
 
 
 def test_each_ingredient_counts() -> None:

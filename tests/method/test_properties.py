@@ -56,9 +56,9 @@ def test_any_step_equals_the_one_by_hand(
 
 def plain_operations(draw: nfm.Draw, h: Tensor) -> Tensor:
     """Apply `draw` to `h` by plain tensor operations."""
-    choice, noise = draw.choice, draw.choice.noise
+    noise, (numbers, keys, _) = draw.choice.noise, draw.choice.arguments
     add, mult = noise_of(
-        h, choice.numbers, fold(int(choice.key[1]), 0), add_law=noise.add_law, mult_law=noise.mult_law,
+        h, numbers, fold(keys.noise, 0), add_law=noise.add_law, mult_law=noise.mult_law,
         granularity=noise.granularity, sparsity=noise.sparsity,
     )  # fmt: skip
     return perturb(mix(h, draw.pairing), add=add, mult=mult)

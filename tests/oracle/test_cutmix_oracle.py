@@ -39,7 +39,8 @@ def run_by_hand(net: ConvNet, x: Tensor, y: Tensor, outcome: nfm.Outcome) -> tup
     """Return output and loss of the same step, written out."""
     choice = outcome.draw.choice
     h = net.first(x) if outcome.draw.site == "first" else x
-    _, boxes = boxes_of(int(choice.key[0]), h.shape, choice.numbers, per_sample=choice.per_sample)
+    numbers, keys, _ = choice.arguments
+    _, boxes = boxes_of(keys.pairing, h.shape, numbers, per_sample=choice.per_sample)
     h, shares = pasted(h, outcome.draw.partner.tolist(), boxes)
     h = h if outcome.draw.site == "first" else net.first(h)
     output = net.head(net.second(h).mean((2, 3)))

@@ -10,7 +10,7 @@ import torch
 from comparing import assert_close
 from nfm.core.mixing import Pairing, mix
 from nfm.core.noise import perturb
-from nfm.core.operator import pairing_of
+from nfm.core.operator import drawn_pairing
 from nfm.core.streams import draw_values
 from nfm.core.weights import sample_beta
 
@@ -22,8 +22,7 @@ def gaussian(*shape: int, key: int) -> torch.Tensor:
 
 
 def pairing(size: int, *, per_sample: bool, key: int = 4) -> Pairing:
-    numbers = torch.tensor([0.3, 1.0, 1.0, 0.0, 0.0], dtype=torch.float64)
-    return pairing_of(key, size, numbers, per_sample=per_sample, dominant=False)
+    return drawn_pairing(key, size, 0.3, 1.0, 1.0, per_sample=per_sample, dominant=False)
 
 
 @pytest.mark.parametrize("per_sample", [False, True])

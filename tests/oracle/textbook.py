@@ -44,9 +44,9 @@ def values_of(draw: nfm.Draw, h: Tensor, stream: int = 0) -> Values:
     weights, partners = draw.weight.expand(len(h)).tolist(), draw.partner.tolist()
     if draw.choice is None:  # a plain step
         return Values(draw.site, weights, partners, None, None)
-    noise, numbers, key = draw.choice.noise, draw.choice.numbers, int(draw.choice.key[1])
+    noise, (numbers, keys, _) = draw.choice.noise, draw.choice.arguments
     add, mult = noise_of(
-        h, numbers, fold(key, stream), add_law=noise.add_law, mult_law=noise.mult_law,
+        h, numbers, fold(keys.noise, stream), add_law=noise.add_law, mult_law=noise.mult_law,
         granularity=noise.granularity, sparsity=noise.sparsity,
     )  # fmt: skip
     return Values(draw.site, weights, partners, add, mult)

@@ -10,7 +10,7 @@ import torch
 from scipy.special import chdtri
 
 import nfm
-from nfm.core.operator import pairing_of
+from nfm.core.operator import drawn_pairing
 from nfm.core.weights import sample_beta
 from nfm.errors import UsageError
 from nfm.randomness import check_seed, fold, numpy_generator, torch_generator
@@ -113,11 +113,10 @@ def chi_square(counts: np.ndarray) -> float:
 
 
 def test_partners_are_a_uniform_permutation() -> None:
-    numbers = torch.tensor([0.5, 1.0, 1.0, 0.0, 0.0], dtype=torch.float64)
     orders = {order: index for index, order in enumerate(itertools.permutations(range(4)))}
     counts = np.zeros(24)
     for key in range(4800):
-        pairing = pairing_of(key, 4, numbers, per_sample=False, dominant=False)
+        pairing = drawn_pairing(key, 4, 0.5, 1.0, 1.0, per_sample=False, dominant=False)
         counts[orders[tuple(pairing.partner.tolist())]] += 1
     limit = chdtri(23, 1e-3)
     assert chi_square(counts) < limit

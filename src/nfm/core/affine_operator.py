@@ -1,8 +1,10 @@
 """Register an operator that is affine in its feature: with a fake, a gradient, and the gradient of that.
 
-It is called as (x, numbers, key, *settings): everything random in it is derived from `numbers` and `key`, so
-nothing else is kept for the backward pass. The gradient of an affine map is its transposed linear part, which is
-an operator of its own, and whose gradient is the linear part again.
+It is called as (x, numbers, key, *settings): everything random in it is derived from these two tensors, so nothing
+else is kept for the backward pass. The functions behind it take them as Python's `Numbers` and `Keys`.
+
+The gradient of an affine map is its transposed linear part, which is an operator of its own, and whose gradient is the
+linear part again.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from nfm.core.arguments import Arguments, Keys, Numbers
 from nfm.core.onlookers import watched
 
 UNSTAMPED = -1  # the serial number of a run that no choice asked for
@@ -41,7 +44,7 @@ def register_affine(
     """
     apply, transpose = (
         torch.library.custom_op(
-            f"nfm::{full}", function, mutates_args=(),
+            f"nfm::{full}", _of_tensors(function), mutates_args=(),
             schema=f"(Tensor x, Tensor numbers, Tensor key, {settings}) -> Tensor",
         )
         for full, function in ((name, forward), (f"{name}_transposed", transposed))
@@ -55,14 +58,32 @@ def register_affine(
         numbers, key = ctx.saved_tensors
         pairing_key, noise_key, _ = key.unbind()
         unstamped = torch.stack([pairing_key, noise_key, torch.full_like(pairing_key, UNSTAMPED)])
-        return run(g, linear_part(numbers), unstamped, *ctx.settings), *[None] * (2 + len(ctx.settings))
+        return run_linear(g, linear_part(numbers), unstamped, *ctx.settings), *[None] * (
+            2 + len(ctx.settings)
+        )
 
     for operator, gradient in ((apply, backward), (transpose, backward_transposed)):
         operator.register_fake(_like_first)
         operator.register_autograd(gradient, setup_context=_keep)
-    run = _shortest_way(apply, forward, backward)
-    run_transposed = _shortest_way(transpose, transposed, backward_transposed)
+    run_linear = _short_way(apply, forward, backward)
+    run_transposed = _short_way(transpose, transposed, backward_transposed)
+
+    def run(x: Tensor, arguments: Arguments, *settings: Any) -> Tensor:
+        """Run the operator; where no gradient is asked for and nobody looks on, without its tensors."""
+        if watched(x) or (x.requires_grad and torch.is_grad_enabled()):
+            return run_linear(x, *arguments.tensors, *settings)
+        return forward(x, arguments.numbers, arguments.keys, *settings)
+
     return Affine(apply, transpose, run)
+
+
+def _of_tensors(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return `function` with tensors in place of `Numbers` and `Keys`."""
+
+    def run(x: Tensor, numbers: Tensor, key: Tensor, *settings: Any) -> Tensor:
+        return function(x, Numbers(*numbers.tolist()), Keys(*key.tolist()), *settings)
+
+    return run
 
 
 def _like_first(x: Tensor, *_: Any) -> Tensor:
@@ -74,18 +95,19 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(numbers, key)
 
 
-def _shortest_way(
+def _short_way(
     operator: Callable[..., Tensor], function: Callable[..., Tensor], gradient: Callable[..., Any]
 ) -> Callable[..., Tensor]:
     """Return what runs `function` itself where only autograd looks on: torch's way to it is longer."""
+    of_tensors = _of_tensors(function)
 
     def run(x: Tensor, *inputs: Any) -> Tensor:
         if watched(x):
             return operator(x, *inputs)
         if x.requires_grad and torch.is_grad_enabled():
-            differentiable: Tensor = _Direct.apply(function, gradient, x, *inputs)
+            differentiable: Tensor = _Direct.apply(of_tensors, gradient, x, *inputs)
             return differentiable
-        return function(x, *inputs)
+        return of_tensors(x, *inputs)
 
     return run
 

@@ -17,8 +17,11 @@ import torch
 from torch import Tensor
 
 from nfm.core.affine_operator import register_affine
+from nfm.core.arguments import Keys, Numbers
+from nfm.core.lasting import lasting
 from nfm.core.mixing import Pairing
 from nfm.core.operator import drawn_pairing
+from nfm.core.pages import fresh_like
 from nfm.core.receipts import stamp
 from nfm.errors import ShapeError
 from nfm.randomness import fold, passing_generator
@@ -63,26 +66,25 @@ def mask_of(boxes: Sequence[Box], height: int, width: int) -> Tensor:
 
 
 def boxes_of(
-    key: int, shape: Sequence[int], numbers: Tensor, *, per_sample: bool
+    key: int, shape: Sequence[int], numbers: Numbers, *, per_sample: bool
 ) -> tuple[Pairing, tuple[Box, ...]]:
     """Return a batch's pairing with the true weights, and its boxes: one, or one an example. To be read only."""
-    weight, alpha, beta, _, _ = numbers.tolist()
-    return drawn_boxes(key, tuple(shape), weight, alpha, beta, per_sample=per_sample)
+    return drawn_boxes(key, tuple(shape), *numbers[:3], per_sample=per_sample)
 
 
 @functools.lru_cache(maxsize=4)  # as the pairing: the operator, its gradient and the loss ask for the same
-@torch.inference_mode(False)
+@lasting
 def drawn_boxes(
     key: int, shape: tuple[int, ...], weight: float, alpha: float, beta: float, *, per_sample: bool
 ) -> tuple[Pairing, tuple[Box, ...]]:
     """Return what `boxes_of` does, shared by all who ask."""
     size, _, height, width = shape
     wanted = drawn_pairing(key, size, weight, alpha, beta, per_sample=per_sample, dominant=False)
-    weights = wanted.weight.tolist() if wanted.per_sample else [wanted.weight.item()]
+    weights = wanted.weight.tolist() if wanted.number is None else [wanted.number]
     centres = passing_generator(fold(key, "centre")).random((len(weights), 2)).tolist()
     boxes = tuple(place_box(*pair, height, width) for pair in zip(weights, centres, strict=True))
     own = [1 - box.area / (height * width) for box in boxes]
-    true = torch.tensor(own if wanted.per_sample else own[0], dtype=torch.float64, device="cpu")
+    true = torch.tensor(own, dtype=torch.float64, device="cpu") if wanted.per_sample else own[0]
     return Pairing(wanted.partner, true), boxes
 
 
@@ -95,27 +97,20 @@ def check_image(x: Tensor) -> None:
         )
 
 
-def _forward(x: Tensor, numbers: Tensor, key: Tensor, per_sample: bool, stream: int) -> Tensor:
+def _forward(x: Tensor, numbers: Numbers, keys: Keys, per_sample: bool, stream: int) -> Tensor:
     if stream == 0:
-        stamp(key.tolist()[2], x.shape)
-    pairing, boxes = _meant_for(x, numbers, key, per_sample=per_sample)
+        stamp(keys.serial, x.shape)
+    pairing, boxes = boxes_of(keys.pairing, x.shape, numbers, per_sample=per_sample)
     return _moved(x, pairing.partner, boxes)
 
 
-def _transposed(x: Tensor, numbers: Tensor, key: Tensor, per_sample: bool, stream: int) -> Tensor:
+def _transposed(x: Tensor, numbers: Numbers, keys: Keys, per_sample: bool, stream: int) -> Tensor:
     """Return the gradient of x for the gradient of the output: what was pasted goes back to where it was cut."""
-    pairing, boxes = _meant_for(x, numbers, key, per_sample=per_sample)
+    pairing, boxes = boxes_of(keys.pairing, x.shape, numbers, per_sample=per_sample)
     if not pairing.per_sample:
         return _moved(x, pairing.inverse, boxes)
     mask = mask_of(boxes, *x.shape[2:]).to(x.device)
     return x.masked_fill(mask, 0) + x.masked_fill(~mask, 0)[pairing.inverse.to(x.device)]
-
-
-def _meant_for(
-    x: Tensor, numbers: Tensor, key: Tensor, *, per_sample: bool
-) -> tuple[Pairing, tuple[Box, ...]]:
-    weight, alpha, beta, _, _ = numbers.tolist()
-    return drawn_boxes(key.tolist()[0], tuple(x.shape), weight, alpha, beta, per_sample=per_sample)
 
 
 def _moved(x: Tensor, source: Tensor, boxes: Sequence[Box]) -> Tensor:
@@ -124,7 +119,7 @@ def _moved(x: Tensor, source: Tensor, boxes: Sequence[Box]) -> Tensor:
     if len(boxes) == len(x) > 1:
         return torch.where(mask_of(boxes, *x.shape[2:]).to(x.device), x[source], x)
     top, bottom, left, right = boxes[0]
-    moved = x.clone()
+    moved = fresh_like(x).copy_(x)
     torch.index_select(x[:, :, top:bottom, left:right], 0, source, out=moved[:, :, top:bottom, left:right])
     return moved
 

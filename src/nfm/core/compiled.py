@@ -118,7 +118,7 @@ def _run(x: Tensor, pairing: Pairing, plan: NoisePlan, *, transposed: bool) -> T
         out.data_ptr(), x.data_ptr(), _address(partner), _address(parts), _address(starts),
         x.shape[0], x.numel() // x.shape[0], 1 if x.is_contiguous() else x.shape[1],
         _noise(plan.add, plan.scale), _noise(plan.mult), _noise(plan.touch),
-        0.0 if pairing.per_sample else pairing.weight.item(), 2 * plan.sparsity, transposed, _threads(x, plan), 0,
+        pairing.number or 0.0, 2 * plan.sparsity, transposed, _threads(x, plan), 0,
     )  # fmt: skip
     _library().nfm_mix_noise(ctypes.byref(job))
     return out

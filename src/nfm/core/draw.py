@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,60 +10,66 @@ import torch
 from torch import Tensor
 
 from nfm.core import traced
+from nfm.core.arguments import Arguments, Numbers
 from nfm.core.mixing import Pairing, mix_targets, partners_of, soft_targets
 from nfm.core.noise import Noise
 from nfm.core.operator import drawn_pairing, run_mix_noise, unmixed
 from nfm.core.receipts import Receipt
-from nfm.core.weights import sample_weights
+from nfm.core.weights import weight_a_key
 from nfm.randomness import fold
 
-_SERIALS = itertools.count()
+
+def weights_of(keys: Sequence[int], alpha: float, beta: float, *, dominant: bool) -> list[float]:
+    """Return the one weight of the batch that belongs to each of the keys of choices."""
+    return weight_a_key(alpha, beta, [fold(key, "weight") for key in keys], dominant=dominant).tolist()
 
 
-def weight_of(key: int, alpha: float, beta: float, *, dominant: bool) -> float:
-    """Return the one weight of the batch that belongs to the key of a choice."""
-    return float(sample_weights(alpha, beta, 1, fold(key, "weight"), dominant=dominant)[0])
+def arguments_of(
+    key: int, alpha: float, beta: float, noise: Noise, *, weight: float, view: int = 0
+) -> Arguments:
+    """Return what belongs to the key of a choice with this weight."""
+    noise_key = fold(key, "noise", view)
+    numbers = Numbers(weight, alpha, beta, *noise.scaled_levels(noise_key))
+    return Arguments.of(numbers, pairing=key, noise=noise_key)
 
 
 class Choice:
     """What was chosen for one step before the size of the batch is known: site, key and numbers.
 
     `weight` None is drawn from the key. `forced` mixes in evaluation mode and without gradients too. `view`
-    changes the noise and keeps partners and weights, for other views of the same batch.
+    changes the noise and keeps partners and weights, for other views of the same batch. `arguments` are what belongs to
+    all this, where it was drawn before.
     """
 
     def __init__(
         self, site: str, *, key: int, step: int, alpha: float, beta: float, per_sample: bool, dominant: bool,
         noise: Noise, weight: float | None = None, forced: bool = False, view: int = 0,
+        arguments: Arguments | None = None,
     ) -> None:  # fmt: skip
         self.site, self.step, self.forced, self.view = site, step, forced, view
         self.per_sample, self.dominant, self.noise = per_sample, dominant, noise
-        self.serial = next(_SERIALS)
-        self._key, self._alpha, self._beta = key, alpha, beta
-        if weight is None:
-            weight = weight_of(key, alpha, beta, dominant=dominant)
-        self._weight = weight
-        noise_key = fold(key, "noise", view)
-        levels = noise.scaled_levels(noise_key)
-        # Fresh tensors, because Python numbers would be baked into a compiled graph.
-        with torch.inference_mode(False):  # a training step may be the one that uses them
-            self.numbers = torch.tensor([weight, alpha, beta, *levels], dtype=torch.float64)
-            self.key = torch.tensor([key, noise_key, self.serial], dtype=torch.int64)
-        self._receipt = Receipt(self.serial)
+        if arguments is None:
+            if weight is None:
+                (weight,) = weights_of([key], alpha, beta, dominant=dominant)
+            arguments = arguments_of(key, alpha, beta, noise, weight=weight, view=view)
+        self.arguments = arguments
+        self.numbers, self.key = arguments.tensors
+        self._receipt = Receipt(arguments.keys.serial)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Give a copy a serial number and a receipt of its own, which goes on from that of the original."""
         vars(self).update(state)
-        self.serial, met = next(_SERIALS), self._receipt
-        self.key = torch.tensor([*self.key.tolist()[:2], self.serial], dtype=torch.int64)
-        self._receipt = Receipt(self.serial, runs=met.runs, shape=met.shape)
+        self.arguments, met = self.arguments.again(), self._receipt
+        self.numbers, self.key = self.arguments.tensors
+        self._receipt = Receipt(self.arguments.keys.serial, runs=met.runs, shape=met.shape)
 
     def again(self, *, forced: bool = False, view: int | None = None, noise: Noise | None = None) -> Choice:
         """Return the same choice for another forward pass, with a receipt of its own."""
+        numbers, keys, _ = self.arguments
         return type(self)(
-            self.site, key=self._key, step=self.step, alpha=self._alpha, beta=self._beta,
+            self.site, key=keys.pairing, step=self.step, alpha=numbers.alpha, beta=numbers.beta,
             per_sample=self.per_sample, dominant=self.dominant, noise=noise or self.noise,
-            weight=self._weight, forced=forced, view=self.view if view is None else view,
+            weight=numbers.weight, forced=forced, view=self.view if view is None else view,
         )  # fmt: skip
 
     @property
@@ -85,16 +91,16 @@ class Choice:
                 per_sample=self.per_sample, dominant=self.dominant, stream=stream,
             )  # fmt: skip
         return run_mix_noise(
-            x, self.numbers, self.key, self.per_sample, self.dominant, noise.add_law, noise.mult_law,
+            x, self.arguments, self.per_sample, self.dominant, noise.add_law, noise.mult_law,
             noise.granularity, noise.sparsity, noise.relative, stream,
         )  # fmt: skip
 
     def draw(self, size: int) -> Draw:
         """Return what this choice means for a batch of `size`."""
+        numbers, keys, _ = self.arguments
         pairing = drawn_pairing(
-            self._key, size, self._weight, self._alpha, self._beta,
-            per_sample=self.per_sample, dominant=self.dominant,
-        )  # fmt: skip
+            keys.pairing, size, *numbers[:3], per_sample=self.per_sample, dominant=self.dominant
+        )
         return Draw(site=self.site, step=self.step, pairing=pairing, choice=self)
 
 
@@ -130,8 +136,7 @@ class Draw:
         """The additive and the multiplicative noise level of this batch, scale law included."""
         if self.choice is None:
             return 0.0, 0.0
-        add, mult = self.choice.numbers[3:].tolist()
-        return add, mult
+        return self.choice.arguments.numbers[3:]
 
     def pairs(self, y: Any) -> tuple[Any, Any, Tensor]:
         """Return (y, y[partner], weight), for any loss of your own."""

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from nfm.core.lasting import lasting
 from nfm.core.noise_plan import NoisePlan
 from nfm.core.pages import fresh_like
 
@@ -40,7 +41,7 @@ def keep(plan: NoisePlan, shape: tuple[int, ...]) -> Tensor | None:
     return _KEPT.last.setdefault((plan.linear_part(), shape), _memory(math.prod(shape)))
 
 
-@torch.inference_mode(False)  # a training step may use it next
+@lasting
 def _memory(elements: int) -> Tensor:
     idle = _KEPT.idle.pop() if _KEPT.idle else None
     if idle is not None and len(idle) >= elements:

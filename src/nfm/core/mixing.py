@@ -6,40 +6,50 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from nfm.core.lasting import lasting
 from nfm.core.structure import map_tensors, tensors_in
 from nfm.errors import ShapeError, UsageError
 
 Criterion = Callable[[Any, Any], Tensor]
 
 
-@dataclass(frozen=True, eq=False)
 class Pairing:
-    """Who is mixed with whom, and how much: `partner` [n], `weight` of one's own part, [] or [n]."""
+    """Who is mixed with whom, and how much: `partner` [n], `weight` of one's own part, [] or [n].
 
-    partner: Tensor
-    weight: Tensor
+    `number` is the one weight of all, None where each example has its own.
+    """
+
+    def __init__(self, partner: Tensor, weight: Tensor | float) -> None:
+        self.partner, self._given = partner, weight
+        self.number = None if isinstance(weight, Tensor) and weight.ndim else float(weight)
 
     def __len__(self) -> int:
         return self.partner.shape[0]  # sooner than torch's len()
 
+    @functools.cached_property
+    @lasting
+    def weight(self) -> Tensor:
+        """The weight as a tensor: a step of the usual kind needs the number alone."""
+        given = self._given
+        return given if isinstance(given, Tensor) else torch.tensor(given, dtype=torch.float64, device="cpu")
+
     @property
     def per_sample(self) -> bool:
         """Tell whether each example has a weight of its own."""
-        return self.weight.ndim > 0
+        return self.number is None
 
-    @functools.cached_property
+    @property
     def unmixed(self) -> bool:
         """Tell whether every example stays as it is."""
-        return not self.per_sample and self.weight.item() == 1
+        return self.number == 1
 
     @functools.cached_property
-    @torch.inference_mode(False)  # a training step may ask next
+    @lasting
     def inverse(self) -> Tensor:
         """The permutation back [n]: example inverse[i] was mixed with example i."""
         return torch.argsort(self.partner)
@@ -84,7 +94,7 @@ def partners_of(y: Any, pairing: Pairing) -> Any:
 
     def take(tensor: Tensor) -> Tensor:
         check_batch(tensor, len(pairing))
-        return tensor[pairing.partner.to(tensor.device)]
+        return tensor.index_select(0, pairing.partner.to(tensor.device))
 
     return map_tensors(take, y)
 
@@ -97,9 +107,9 @@ def mixed_loss(criterion: Criterion, output: Any, y: Any, pairing: Pairing) -> T
     ``reduction="none"``, has a `reduction` attribute, or returns one value an example itself.
     """
     _check_labels(y, len(pairing))
-    if pairing.per_sample:
+    weight = pairing.number
+    if weight is None:
         return _mixed_loss_per_sample(criterion, output, y, pairing)
-    weight = float(pairing.weight)
     if weight == 1:
         return criterion(output, y)
     other = criterion(output, partners_of(y, pairing))
@@ -107,6 +117,9 @@ def mixed_loss(criterion: Criterion, output: Any, y: Any, pairing: Pairing) -> T
 
 
 def _check_labels(y: Any, size: int) -> None:
+    if isinstance(y, Tensor):
+        check_batch(y, size)
+        return
     labels = list(tensors_in(y))
     if not labels and y is not None:
         raise ShapeError(f"expected labels as tensors with the batch in dim 0, got {type(y).__name__}")

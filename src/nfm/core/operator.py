@@ -19,7 +19,9 @@ from torch import Tensor
 
 from nfm.core import blocks, compiled, kept, whole
 from nfm.core.affine_operator import register_affine
+from nfm.core.arguments import Keys, Numbers
 from nfm.core.kernel import kernel_in_use
+from nfm.core.lasting import lasting
 from nfm.core.mixing import Pairing, mix, mix_transposed
 from nfm.core.noise import perturb
 from nfm.core.noise_plan import NoisePlan
@@ -43,47 +45,42 @@ _SETTINGS = (
 )
 
 
-def pairing_of(key: int, size: int, numbers: Tensor, *, per_sample: bool, dominant: bool) -> Pairing:
-    """Return the partners and weights of a batch of `size`, as the operator draws them: to be read only."""
-    weight, alpha, beta, _, _ = numbers.tolist()
-    return drawn_pairing(key, size, weight, alpha, beta, per_sample=per_sample, dominant=dominant)
-
-
 @functools.lru_cache(maxsize=4)
-@torch.inference_mode(False)  # a training step may ask next
+@lasting
 def unmixed(size: int) -> Pairing:
     """Return the pairing of a batch of `size` in which every example stays as it is: to be read only."""
-    return Pairing(torch.arange(size, device="cpu"), torch.tensor(1.0, dtype=torch.float64, device="cpu"))
+    return Pairing(torch.arange(size, device="cpu"), 1.0)
 
 
-@functools.lru_cache(maxsize=4)  # a step asks three times: in the operator, in its gradient and for the loss
-@torch.inference_mode(False)
+@functools.lru_cache(
+    maxsize=64
+)  # a step asks three times (operator, gradient, loss), and some are drawn ahead
+@lasting
 def drawn_pairing(
     key: int, size: int, weight: float, alpha: float, beta: float, *, per_sample: bool, dominant: bool
 ) -> Pairing:
-    """Return what `pairing_of` does, shared by all who ask."""
+    """Return the partners and weights of a batch of `size`, shared by all who ask: to be read only."""
     if alpha == 0:  # nothing is mixed: nothing is drawn
         return unmixed(size)
     partner = torch.randperm(size, generator=passing_torch_generator(fold(key, "partner")), device="cpu")
     if not per_sample:
-        return Pairing(partner, torch.tensor(weight, dtype=torch.float64, device="cpu"))
+        return Pairing(partner, weight)
     return Pairing(
         partner, torch.from_numpy(sample_weights(alpha, beta, size, fold(key, "weight"), dominant=dominant))
     )
 
 
 def plan_of(
-    numbers: Tensor, key: int, *, add_law: str, mult_law: str, granularity: str, sparsity: float
+    numbers: Numbers, key: int, *, add_law: str, mult_law: str, granularity: str, sparsity: float
 ) -> NoisePlan:
     """Return the noises of `key` at the levels of `numbers`, not drawn yet."""
-    _, _, _, add, mult = numbers.tolist()
     return NoisePlan.of(
-        key, (add, mult), add_law=add_law, mult_law=mult_law, granularity=granularity, sparsity=sparsity
+        key, numbers[3:], add_law=add_law, mult_law=mult_law, granularity=granularity, sparsity=sparsity
     )
 
 
 def noise_of(
-    x: Tensor, numbers: Tensor, key: int, *, add_law: str, mult_law: str, granularity: str, sparsity: float
+    x: Tensor, numbers: Numbers, key: int, *, add_law: str, mult_law: str, granularity: str, sparsity: float
 ) -> tuple[Tensor | None, Tensor | None]:
     """Return the additive and the multiplicative noise for `x`, levels included, None at level 0."""
     return _drawn(
@@ -127,28 +124,27 @@ def deviation(x: Tensor) -> float:
 
 
 def _meant_for(
-    size: int, numbers: Tensor, key: Tensor, *, per_sample: bool, dominant: bool, add_law: str, mult_law: str,
+    size: int, numbers: Numbers, keys: Keys, *, per_sample: bool, dominant: bool, add_law: str, mult_law: str,
     granularity: str, sparsity: float, stream: int,
 ) -> tuple[Pairing, NoisePlan]:  # fmt: skip
     """Return what the operator's arguments mean for a batch of `size`: partners, weights and noises."""
-    pairing_key, noise_key, _ = key.tolist()
-    weight, alpha, beta, add, mult = numbers.tolist()
-    pairing = drawn_pairing(pairing_key, size, weight, alpha, beta, per_sample=per_sample, dominant=dominant)
+    pairing = drawn_pairing(keys.pairing, size, *numbers[:3], per_sample=per_sample, dominant=dominant)
+    levels = numbers[3:]
     plan = NoisePlan.of(
-        fold(noise_key, stream) if add or mult else noise_key, (add, mult),
+        fold(keys.noise, stream) if any(levels) else keys.noise, levels,
         add_law=add_law, mult_law=mult_law, granularity=granularity, sparsity=sparsity,
     )  # fmt: skip
     return pairing, plan
 
 
 def _forward(
-    x: Tensor, numbers: Tensor, key: Tensor, per_sample: bool, dominant: bool, add_law: str, mult_law: str,
+    x: Tensor, numbers: Numbers, keys: Keys, per_sample: bool, dominant: bool, add_law: str, mult_law: str,
     granularity: str, sparsity: float, relative: bool, stream: int,
 ) -> Tensor:  # fmt: skip
     if stream == 0:
-        stamp(key.tolist()[2], x.shape)
+        stamp(keys.serial, x.shape)
     pairing, plan = _meant_for(
-        x.shape[0], numbers, key, per_sample=per_sample, dominant=dominant, add_law=add_law, mult_law=mult_law,
+        x.shape[0], numbers, keys, per_sample=per_sample, dominant=dominant, add_law=add_law, mult_law=mult_law,
         granularity=granularity, sparsity=sparsity, stream=stream,
     )  # fmt: skip
     if relative and plan.add is not None:
@@ -168,11 +164,11 @@ def _forward(
 
 
 def _transposed(
-    g: Tensor, numbers: Tensor, key: Tensor, per_sample: bool, dominant: bool, add_law: str, mult_law: str,
+    g: Tensor, numbers: Numbers, keys: Keys, per_sample: bool, dominant: bool, add_law: str, mult_law: str,
     granularity: str, sparsity: float, relative: bool, stream: int,
 ) -> Tensor:  # fmt: skip
     pairing, plan = _meant_for(
-        g.shape[0], numbers, key, per_sample=per_sample, dominant=dominant, add_law=add_law, mult_law=mult_law,
+        g.shape[0], numbers, keys, per_sample=per_sample, dominant=dominant, add_law=add_law, mult_law=mult_law,
         granularity=granularity, sparsity=sparsity, stream=stream,
     )  # fmt: skip
     if g.device.type != "cpu":

@@ -29,7 +29,7 @@ def fresh_like(x: Tensor) -> Tensor:
     """Return `torch.empty_like(x)`; a big one asks the system for big pages, which it may give or not."""
     out = torch.empty_like(x)
     size, advise = out.numel() * out.element_size(), _advise()
-    if advise is not None and size >= WORTH_IT:
+    if advise is not None and size >= WORTH_IT and out.device.type == "cpu":
         first = -(-out.data_ptr() // HUGE) * HUGE
         advise(first, (out.data_ptr() + size - first) // HUGE * HUGE, _MADV_HUGEPAGE)
     return out

@@ -10,18 +10,22 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from nfm.core.arguments import Keys
 from nfm.core.noise import Noise
-from nfm.core.operator import pairing_of, wide
+from nfm.core.operator import drawn_pairing, wide
 from nfm.core.receipts import stamp
 
 
 def _pairs(
     numbers: Tensor, key: Tensor, shape: list[int], per_sample: bool, dominant: bool, stream: int
 ) -> tuple[Tensor, Tensor]:
-    pairing_key, _, serial = key.tolist()
+    keys = Keys(*key.tolist())
     if stream == 0:
-        stamp(serial, torch.Size(shape))
-    pairing = pairing_of(pairing_key, shape[0], numbers, per_sample=per_sample, dominant=dominant)
+        stamp(keys.serial, torch.Size(shape))
+    weight, alpha, beta, _, _ = numbers.tolist()
+    pairing = drawn_pairing(
+        keys.pairing, shape[0], weight, alpha, beta, per_sample=per_sample, dominant=dominant
+    )
     return pairing.partner.clone(), pairing.weight.to(torch.float32).expand(shape[0]).clone()
 
 

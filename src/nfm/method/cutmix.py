@@ -22,13 +22,14 @@ class BoxChoice(Choice):
     def apply(self, x: Tensor, stream: int = 0) -> Tensor:
         """Return `x` with a box of its partners."""
         check_image(x)
-        return run_paste_box(x, self.numbers, self.key, self.per_sample, stream)
+        return run_paste_box(x, self.arguments, self.per_sample, stream)
 
     def draw(self, size: int) -> Draw:
         """Return what this choice meant for the batch of `size` that it met."""
         if not self.shape:
             raise AttachError("the weight of a box is known after its forward pass; run the network first")
-        pairing, _ = boxes_of(self._key, (size, *self.shape[1:]), self.numbers, per_sample=self.per_sample)
+        numbers, keys, _ = self.arguments
+        pairing, _ = boxes_of(keys.pairing, (size, *self.shape[1:]), numbers, per_sample=self.per_sample)
         return Draw(site=self.site, step=self.step, pairing=pairing, choice=self)
 
 

@@ -17,7 +17,7 @@ from nfm.core.mixing import Criterion, mixed_loss
 from nfm.core.noise import Noise
 from nfm.core.weights import check_shape
 from nfm.errors import UsageError
-from nfm.method.ahead import beginning_of
+from nfm.method.ahead import Laws, beginning_of
 from nfm.method.dry_run import Plan, dry_run
 from nfm.method.inputs import as_call, batch_size
 from nfm.method.roots import acts, forward_mixed, forward_plain, root_of
@@ -106,13 +106,11 @@ class NoisyFeatureMixup(Stepped):
     def choose(self, sites: Sequence[str], step: int | None = None) -> Choice:
         """Make the choice of `step` (default: the next one) among `sites`."""
         step = self.claim() if step is None else step
-        site, key, weight = beginning_of(
-            step, tuple(sites), seed=self.seed, rank=rank(),
-            alpha=self.alpha, beta=self.beta, dominant=self.dominant,
-        )  # fmt: skip
+        laws = Laws(tuple(sites), self.seed, rank(), self.alpha, self.beta, self.dominant, self.noise)
+        begun = beginning_of(step, laws)
         return self.kind(
-            site, key=key, step=step, alpha=self.alpha, beta=self.beta, weight=weight,
-            per_sample=self.weights == PER_SAMPLE, dominant=self.dominant, noise=self.noise,
+            begun.site, key=begun.key, step=step, alpha=self.alpha, beta=self.beta, weight=begun.weight,
+            per_sample=self.weights == PER_SAMPLE, dominant=self.dominant, noise=self.noise, arguments=begun.take(),
         )  # fmt: skip
 
     def __call__(
@@ -132,10 +130,10 @@ class NoisyFeatureMixup(Stepped):
             choice = draw.choice.again(forced=True)
         elif draw is None and acts(root):
             step = self.claim() if step is None else step
+            sites = self.sites_of(root)
             if self.idle:
-                site = next(iter(self.sites_of(root)))
-                return _plain_step(model, x, y, criterion=criterion, step=step, site=site)
-            choice = self.choose(tuple(self.sites_of(root)), step)
+                return _plain_step(model, x, y, criterion=criterion, step=step, site=next(iter(sites)))
+            choice = self.choose(tuple(sites), step)
         else:
             output, choice = model(*args, **kwargs), None
         if choice is not None:

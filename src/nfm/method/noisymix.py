@@ -33,7 +33,7 @@ class ViewsChoice(Choice):
         first = parts[0]
         self.parts = tuple(parts)
         self.site, self.step, self.forced, self.view = first.site, first.step, first.forced, first.view
-        self.serial, self.numbers, self.key = first.serial, first.numbers, first.key
+        self.arguments, self.numbers, self.key = first.arguments, first.numbers, first.key
 
     @property
     def uses(self) -> int:

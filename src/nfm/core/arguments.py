@@ -1,0 +1,59 @@
+"""What is random in an operator, in two forms: Python's numbers, and tensors for the compiler's graphs."""
+
+from __future__ import annotations
+
+import itertools
+from array import array
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from nfm.core.lasting import lasting
+
+_SERIALS = itertools.count()
+
+
+class Numbers(NamedTuple):
+    """The weight of the batch, the law of the weights, and the levels of both noises."""
+
+    weight: float
+    alpha: float
+    beta: float
+    add: float
+    mult: float
+
+
+class Keys(NamedTuple):
+    """The keys of the partners and of the noise, and a serial number that no other forward pass has."""
+
+    pairing: int
+    noise: int
+    serial: int
+
+
+class Arguments(NamedTuple):
+    """Numbers and keys of one forward pass; `tensors` are the same, because a graph would keep Python's for good."""
+
+    numbers: Numbers
+    keys: Keys
+    tensors: tuple[Tensor, Tensor]
+
+    @classmethod
+    def of(cls, numbers: Numbers, *, pairing: int, noise: int) -> Arguments:
+        """Return the arguments of a forward pass, under a new serial number."""
+        keys = Keys(pairing, noise, next(_SERIALS))
+        return cls(numbers, keys, _as_tensors(numbers, keys))
+
+    def again(self) -> Arguments:
+        """Return the same under another serial number."""
+        return Arguments.of(self.numbers, pairing=self.keys.pairing, noise=self.keys.noise)
+
+
+@lasting
+def _as_tensors(numbers: Numbers, keys: Keys) -> tuple[Tensor, Tensor]:
+    # From buffers: five times as fast as from lists, and on the CPU whatever the default device is.
+    return (
+        torch.frombuffer(array("d", numbers), dtype=torch.float64),
+        torch.frombuffer(array("q", keys), dtype=torch.int64),
+    )
