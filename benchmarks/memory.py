@@ -1,7 +1,11 @@
-"""How much memory NFM takes: the peak of a few training steps over that of plain training, a process each."""
+"""How much memory NFM takes: the peak of a few training steps over that of plain training, a process each.
+
+The C library keeps freed memory for later, more or less of it by chance, unless each big piece is mapped on its own.
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,7 +26,8 @@ print(peak_memory())
 def _peak(scheme: str) -> float:
     """Return the peak of a process in MiB."""
     command = [sys.executable, "-c", CHILD.format(steps=STEPS), scheme]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    mapped = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
+    return float(subprocess.run(command, check=True, capture_output=True, text=True, env=mapped).stdout)
 
 
 def measure() -> Iterator[Ratio]:

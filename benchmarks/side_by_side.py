@@ -21,6 +21,14 @@ class Ratio:
     reference: float
     unit: str = "s"
 
+    @property
+    def least(self) -> float:
+        """The smaller of the median of ratios and the ratio of the best: what disturbs a run makes it longer.
+
+        Half of the rounds disturbed spoil the median; one undisturbed turn of each is enough for the best.
+        """
+        return min(self.median, self.ours / self.reference)
+
     def __str__(self) -> str:
         return (
             f"{self.name:<66} {self.median:6.3f}  [{self.low:.3f}, {self.high:.3f}]  n={self.rounds}  "
