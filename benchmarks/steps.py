@@ -13,7 +13,7 @@ from nfm.method.presets import preset
 
 NETWORKS = {
     "PreActResNet-18": (lambda: preact_resnet18(1.0), 5, 1),
-    "PreActResNet-18 of width 1/4": (lambda: preact_resnet18(0.25), 16, 2),
+    "PreActResNet-18 of width 1/4": (lambda: preact_resnet18(0.25), 40, 2),
     "ViT-Lite-7/4": (vit_lite, 9, 1),
 }  # how to build it, rounds, steps a turn of which the best counts
 

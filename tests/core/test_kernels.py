@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 import nfm
+from comparing import assert_same
 from nfm.core import blocks, compiled, kept, kernel, operator, streams
 from nfm.core.blocks import blocks_of, in_threads
 from nfm.core.draw import Choice
@@ -58,6 +59,7 @@ def threads_for_little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "BLOCKS_A_THREAD", 1)
     for least in ("NOISY_A_THREAD", "MIXED_A_THREAD"):
         monkeypatch.setattr(compiled, least, 1)
+    monkeypatch.setattr(compiled, "TO_MAKE_A_THREAD", 1)
 
 
 @contextmanager
@@ -279,9 +281,11 @@ def test_empty_features_pass(used: str) -> None:
 
 
 def _child(queue: multiprocessing.Queue, x: Tensor, name: str) -> None:
-    torch.set_num_threads(1)  # torch's own threads do not survive a fork
+    torch.set_num_threads(2 if name == "c" else 1)  # torch's own threads do not survive a fork
     with use_kernel(name):
-        queue.put(choice(nfm.Noise(0.4, 0.2)).apply(x).double().sum().item())
+        drawn = choice(nfm.Noise(0.4, 0.2)).apply(x)
+    torch.set_num_threads(1)
+    queue.put(drawn.double().sum().item())
 
 
 def test_a_forked_process_draws_the_same(used: str) -> None:
@@ -297,6 +301,22 @@ def test_a_forked_process_draws_the_same(used: str) -> None:
     child.join(60)
     assert child.exitcode == 0
     assert there == pytest.approx(here, rel=1e-12)
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "channels last"])
+def test_threads_of_its_own_give_the_bits_of_openmps(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if compiled.problem():
+        pytest.skip(f"no compiled kernel here: {compiled.problem()}")
+    if compiled._team() is None:
+        pytest.skip("this torch has no OpenMP")
+    made, x = choice(nfm.Noise(0.4, 0.2)), feature((8, 3, 80, 80), layout)
+    with threads(2), use_kernel("c"):
+        by_team = by_operator(made, x, x)
+        monkeypatch.setattr(compiled, "_FORKED", [True])
+        by_helpers = by_operator(made, x, x)
+        other = by_operator(choice(nfm.Noise(0.4, 0.2), key=5), x, x)
+    assert_same(by_helpers, by_team)
+    assert not torch.equal(other[0], by_team[0])
 
 
 def test_an_error_in_a_thread_reaches_the_caller() -> None:

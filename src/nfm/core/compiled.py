@@ -1,7 +1,8 @@
 """The compiled kernel, ``kernel.c``: found, checked and called. The package builds it where there is a C compiler.
 
 It works on float32 features (and halves, widened) on the CPU, contiguous or channels last. A call lets go of Python's
-lock, makes its threads and ends them, so a process may be forked at any time.
+lock. Its threads are OpenMP's, where torch has them: they spin for a while after each of torch's operations, and would
+only be in the way of others. They do not survive a fork; then, and without OpenMP, a call makes its own and ends them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import os
 from pathlib import Path
 
 import torch
@@ -23,7 +25,8 @@ SOURCE = Path(__file__).with_name("kernel.c")
 LAWS = {"gaussian": 0, "uniform": 1, "rademacher": 2}  # as in kernel.c
 CARRIED = (torch.float32, torch.float16, torch.bfloat16)  # halves by way of float32
 SILENT = -1
-NOISY_A_THREAD, MIXED_A_THREAD = 2**15, 2**19  # elements: fewer are done sooner than a thread is made
+NOISY_A_THREAD, MIXED_A_THREAD = 2**13, 2**15  # elements: fewer are done sooner by one thread alone
+TO_MAKE_A_THREAD = 8  # times as many, where threads must be made first
 
 
 class _Noise(ctypes.Structure):
@@ -31,6 +34,10 @@ class _Noise(ctypes.Structure):
         ("key", ctypes.c_uint64), ("level", ctypes.c_float), ("scale", ctypes.c_float), ("law", ctypes.c_int32),
     )  # fmt: skip
 
+
+_FORKED: list[bool] = []  # not empty in a forked process
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _FORKED.append(True))
 
 _NO_NOISE = _Noise(0, 0.0, 1.0, SILENT)
 
@@ -43,6 +50,7 @@ class _Job(ctypes.Structure):
         ("add", _Noise), ("mult", _Noise), ("touch", _Noise),
         ("own_part", ctypes.c_float), ("untouched", ctypes.c_float),
         ("transposed", ctypes.c_int32), ("threads", ctypes.c_int32), ("next", ctypes.c_int64),
+        ("team", ctypes.c_void_p),
     )  # fmt: skip
 
 
@@ -77,6 +85,15 @@ def _library() -> ctypes.CDLL:
     ]  # fmt: skip
     library.nfm_fill.restype = None
     return library
+
+
+@functools.cache
+def _team() -> int | None:
+    """Return the address of GOMP_parallel in torch's own library, which lets OpenMP's threads work; None without it."""
+    try:
+        return ctypes.cast(ctypes.CDLL(None).GOMP_parallel, ctypes.c_void_p).value
+    except AttributeError:
+        return None
 
 
 def fill(out: Tensor, source: Source, *, size: int, first: int) -> Tensor:
@@ -114,11 +131,13 @@ def _run(x: Tensor, pairing: Pairing, plan: NoisePlan, *, transposed: bool) -> T
     partner = None if pairing.unmixed else pairing.inverse if transposed else pairing.partner
     parts = pairing.weight.to(torch.float32).contiguous() if pairing.per_sample else None
     starts = torch.empty(len(x), dtype=torch.uint8) if transposed else None
+    team = None if _FORKED else _team()
     job = _Job(
         out.data_ptr(), x.data_ptr(), _address(partner), _address(parts), _address(starts),
         x.shape[0], x.numel() // x.shape[0], 1 if x.is_contiguous() else x.shape[1],
         _noise(plan.add, plan.scale), _noise(plan.mult), _noise(plan.touch),
-        pairing.number or 0.0, 2 * plan.sparsity, transposed, _threads(x, plan), 0,
+        pairing.number or 0.0, 2 * plan.sparsity, transposed,
+        _threads(x, plan, team), 0, team,
     )  # fmt: skip
     _library().nfm_mix_noise(ctypes.byref(job))
     return out
@@ -128,8 +147,10 @@ def _address(values: Tensor | None) -> int | None:
     return None if values is None else values.data_ptr()
 
 
-def _threads(x: Tensor, plan: NoisePlan) -> int:
+def _threads(x: Tensor, plan: NoisePlan, team: int | None) -> int:
     each = MIXED_A_THREAD if plan.add is None and plan.mult is None else NOISY_A_THREAD
+    if team is None:
+        each *= TO_MAKE_A_THREAD
     return max(1, min(torch.get_num_threads(), x.numel() // each))
 
 

@@ -48,6 +48,7 @@ struct job { /* as in nfm/core/compiled.py */
     float untouched; /* where touch + 1 is below this, there is no noise */
     int32_t transposed, threads;
     int64_t next; /* the first piece of work that nobody took yet */
+    void (*team)(void (*work)(void *), void *argument, unsigned threads, unsigned flags); /* GOMP_parallel, or NULL */
 };
 
 /* --- words -------------------------------------------------------------------------------------------------- */
@@ -326,7 +327,7 @@ VECTORISED static void transposed(const struct job *job, int64_t number, int64_t
     }
 }
 
-/* --- threads: made for one call and gone after it, so that a fork finds none ---------------------------------- */
+/* --- threads: those of OpenMP, which torch keeps, or some that are made for one call and gone after it -------- */
 
 static int64_t tiles_of(const struct job *job) { return (job->size + tile_size(job) - 1) / tile_size(job); }
 
@@ -359,11 +360,12 @@ static void *work_through(void *argument) {
     }
 }
 
-EXPORT void nfm_mix_noise(struct job *job) {
+static void work_in_team(void *job) { work_through(job); }
+
+static void work_with_helpers(struct job *job) {
     pthread_t helpers[THREADS];
     pthread_attr_t attributes;
     int made = 0;
-    if (job->transposed && job->other) mark_starts(job);
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK);
     while (made < job->threads - 1 && made < THREADS &&
@@ -372,6 +374,12 @@ EXPORT void nfm_mix_noise(struct job *job) {
     pthread_attr_destroy(&attributes);
     work_through(job);
     while (made) pthread_join(helpers[--made], NULL);
+}
+
+EXPORT void nfm_mix_noise(struct job *job) {
+    if (job->transposed && job->other) mark_starts(job);
+    if (job->threads > 1 && job->team) job->team(work_in_team, job, (unsigned)job->threads, 0);
+    else work_with_helpers(job);
 }
 
 /* Fill out[last - first] with the values of places `first` to `last` of examples in a row, `size` elements each. */
