@@ -16,12 +16,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from nfm.core import compiled
 from nfm.core.affine_operator import register_affine
 from nfm.core.arguments import Keys, Numbers
+from nfm.core.kernel import kernel_in_use
 from nfm.core.lasting import lasting
 from nfm.core.mixing import Pairing
 from nfm.core.operator import drawn_pairing
-from nfm.core.pages import fresh_like
 from nfm.core.receipts import stamp
 from nfm.errors import ShapeError
 from nfm.randomness import fold, passing_generator
@@ -118,9 +119,12 @@ def _moved(x: Tensor, source: Tensor, boxes: Sequence[Box]) -> Tensor:
     source = source.to(x.device)
     if len(boxes) == len(x) > 1:
         return torch.where(mask_of(boxes, *x.shape[2:]).to(x.device), x[source], x)
-    top, bottom, left, right = boxes[0]
-    moved = fresh_like(x).copy_(x)
-    torch.index_select(x[:, :, top:bottom, left:right], 0, source, out=moved[:, :, top:bottom, left:right])
+    (box,) = boxes
+    if kernel_in_use() == "c" and compiled.pastes(x):
+        return compiled.paste_box(x, source, **box._asdict())
+    top, bottom, left, right = box
+    moved = x.clone()
+    moved[:, :, top:bottom, left:right] = x[:, :, top:bottom, left:right][source]
     return moved
 
 

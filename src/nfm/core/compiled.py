@@ -54,6 +54,15 @@ class _Job(ctypes.Structure):
     )  # fmt: skip
 
 
+class _Pasting(ctypes.Structure):
+    _fields_ = (
+        ("out", ctypes.c_void_p), ("input", ctypes.c_void_p), ("source", ctypes.c_void_p),
+        ("examples", ctypes.c_int64), ("planes", ctypes.c_int64), ("rows", ctypes.c_int64), ("row", ctypes.c_int64),
+        ("top", ctypes.c_int64), ("bottom", ctypes.c_int64), ("left", ctypes.c_int64), ("right", ctypes.c_int64),
+        ("threads", ctypes.c_int32), ("next", ctypes.c_int64), ("team", ctypes.c_void_p),
+    )  # fmt: skip
+
+
 def digest(source: bytes) -> int:
     """Return the number by which a library knows its source; the build passes it to the compiler."""
     return int.from_bytes(hashlib.sha256(source).digest()[:8], "little")
@@ -80,6 +89,8 @@ def _library() -> ctypes.CDLL:
     library = ctypes.CDLL(str(LIBRARY))
     library.nfm_mix_noise.argtypes = [ctypes.POINTER(_Job)]
     library.nfm_mix_noise.restype = None
+    library.nfm_paste_box.argtypes = [ctypes.POINTER(_Pasting)]
+    library.nfm_paste_box.restype = None
     library.nfm_fill.argtypes = [
         ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64,
     ]  # fmt: skip
@@ -94,6 +105,10 @@ def _team() -> int | None:
         return ctypes.cast(ctypes.CDLL(None).GOMP_parallel, ctypes.c_void_p).value
     except AttributeError:
         return None
+
+
+def _team_here() -> int | None:
+    return None if _FORKED else _team()
 
 
 def fill(out: Tensor, source: Source, *, size: int, first: int) -> Tensor:
@@ -131,15 +146,34 @@ def _run(x: Tensor, pairing: Pairing, plan: NoisePlan, *, transposed: bool) -> T
     partner = None if pairing.unmixed else pairing.inverse if transposed else pairing.partner
     parts = pairing.weight.to(torch.float32).contiguous() if pairing.per_sample else None
     starts = torch.empty(len(x), dtype=torch.uint8) if transposed else None
-    team = None if _FORKED else _team()
+    team = _team_here()
     job = _Job(
         out.data_ptr(), x.data_ptr(), _address(partner), _address(parts), _address(starts),
         x.shape[0], x.numel() // x.shape[0], 1 if x.is_contiguous() else x.shape[1],
         _noise(plan.add, plan.scale), _noise(plan.mult), _noise(plan.touch),
         pairing.number or 0.0, 2 * plan.sparsity, transposed,
-        _threads(x, plan, team), 0, team,
+        _threads(x, MIXED_A_THREAD if plan.silent else NOISY_A_THREAD, team), 0, team,
     )  # fmt: skip
     _library().nfm_mix_noise(ctypes.byref(job))
+    return out
+
+
+def pastes(x: Tensor) -> bool:
+    """Tell whether the kernel can paste boxes of `x`: images on the CPU, of any dtype, contiguous or channels last."""
+    return x.device.type == "cpu" and x.numel() > 0 and (x.is_contiguous() or _channels_last(x))
+
+
+def paste_box(x: Tensor, source: Tensor, *, top: int, bottom: int, left: int, right: int) -> Tensor:
+    """Return `x` [n, channels, height, width] with one box of x[source]."""
+    out, team = fresh_like(x), _team_here()
+    n, channels, height, width = x.shape
+    planes, pixel = (channels, 1) if x.is_contiguous() else (1, channels)
+    pixel *= x.element_size()
+    job = _Pasting(
+        out.data_ptr(), x.data_ptr(), source.data_ptr(), n, planes, height, width * pixel,
+        top, bottom, left * pixel, right * pixel, _threads(x, MIXED_A_THREAD, team), 0, team,
+    )  # fmt: skip
+    _library().nfm_paste_box(ctypes.byref(job))
     return out
 
 
@@ -147,8 +181,8 @@ def _address(values: Tensor | None) -> int | None:
     return None if values is None else values.data_ptr()
 
 
-def _threads(x: Tensor, plan: NoisePlan, team: int | None) -> int:
-    each = MIXED_A_THREAD if plan.add is None and plan.mult is None else NOISY_A_THREAD
+def _threads(x: Tensor, each: int, team: int | None) -> int:
+    """Return how many threads `x` is worth, if `each` has so many elements to work on."""
     if team is None:
         each *= TO_MAKE_A_THREAD
     return max(1, min(torch.get_num_threads(), x.numel() // each))

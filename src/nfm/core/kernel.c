@@ -36,6 +36,9 @@ struct noise {
     int32_t law;
 };
 
+/* GOMP_parallel, which lets OpenMP's threads do one work together, or NULL */
+typedef void (*team)(void (*work)(void *), void *argument, unsigned threads, unsigned flags);
+
 struct job { /* as in nfm/core/compiled.py */
     float *out;
     const float *in;
@@ -48,7 +51,18 @@ struct job { /* as in nfm/core/compiled.py */
     float untouched; /* where touch + 1 is below this, there is no noise */
     int32_t transposed, threads;
     int64_t next; /* the first piece of work that nobody took yet */
-    void (*team)(void (*work)(void *), void *argument, unsigned threads, unsigned flags); /* GOMP_parallel, or NULL */
+    team team;
+};
+
+struct pasting { /* as in nfm/core/compiled.py */
+    char *out;
+    const char *in;
+    const int64_t *source; /* [examples] whose box is pasted */
+    int64_t examples, planes, rows, row; /* planes of an example, rows of a plane, bytes of a row */
+    int64_t top, bottom, left, right; /* the box: rows of a plane, bytes of a row, ends excluded */
+    int32_t threads;
+    int64_t next;
+    team team;
 };
 
 /* --- words -------------------------------------------------------------------------------------------------- */
@@ -329,6 +343,35 @@ VECTORISED static void transposed(const struct job *job, int64_t number, int64_t
 
 /* --- threads: those of OpenMP, which torch keeps, or some that are made for one call and gone after it -------- */
 
+struct task { void (*work)(void *); void *argument; };
+
+static void *run_task(void *argument) {
+    const struct task *task = argument;
+    task->work(task->argument);
+    return NULL;
+}
+
+/* Let `threads` of them do one work together: each takes pieces until there are none. */
+static void in_threads(void (*work)(void *), void *argument, int32_t threads, team team) {
+    struct task task = {work, argument};
+    pthread_t helpers[THREADS];
+    pthread_attr_t attributes;
+    int made = 0;
+    if (threads > 1 && team) {
+        team(work, argument, (unsigned)threads, 0);
+        return;
+    }
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK);
+    while (made < threads - 1 && made < THREADS && !pthread_create(&helpers[made], &attributes, run_task, &task))
+        made++;
+    pthread_attr_destroy(&attributes);
+    work(argument);
+    while (made) pthread_join(helpers[--made], NULL);
+}
+
+/* --- mix and noise ------------------------------------------------------------------------------------------- */
+
 static int64_t tiles_of(const struct job *job) { return (job->size + tile_size(job) - 1) / tile_size(job); }
 
 /* Return how many examples are a piece of work: all, or fewer where there is no tile for each thread. */
@@ -346,41 +389,53 @@ static void mark_starts(struct job *job) {
     }
 }
 
-static void *work_through(void *argument) {
+static void work_through(void *argument) {
     struct job *job = argument;
     const int64_t tiles = tiles_of(job), units = tiles * job->examples;
     const int transposes = job->transposed && job->other; /* else the transposed map is the map */
     const int64_t batch = transposes ? stretch_of(job) : job->channels > 1 ? 1 : BATCH;
     for (;;) {
         const int64_t first = __atomic_fetch_add(&job->next, batch, __ATOMIC_RELAXED);
-        if (first >= units) return NULL;
+        if (first >= units) return;
         for (int64_t unit = first; unit < first + batch && unit < units; unit++)
             if (!transposes) forward(job, unit / tiles, unit % tiles);
             else if (job->starts[unit % job->examples]) transposed(job, unit / job->examples, unit % job->examples);
     }
 }
 
-static void work_in_team(void *job) { work_through(job); }
-
-static void work_with_helpers(struct job *job) {
-    pthread_t helpers[THREADS];
-    pthread_attr_t attributes;
-    int made = 0;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, STACK);
-    while (made < job->threads - 1 && made < THREADS &&
-           !pthread_create(&helpers[made], &attributes, work_through, job))
-        made++;
-    pthread_attr_destroy(&attributes);
-    work_through(job);
-    while (made) pthread_join(helpers[--made], NULL);
-}
-
 EXPORT void nfm_mix_noise(struct job *job) {
     if (job->transposed && job->other) mark_starts(job);
-    if (job->threads > 1 && job->team) job->team(work_in_team, job, (unsigned)job->threads, 0);
-    else work_with_helpers(job);
+    in_threads(work_through, job, job->threads, job->team);
 }
+
+/* --- pasted boxes -------------------------------------------------------------------------------------------- */
+
+static void paste(const struct pasting *job, int64_t plane, int64_t from) {
+    const int64_t size = job->rows * job->row;
+    char *out = job->out + plane * size;
+    const char *own = job->in + plane * size, *other = job->in + from * size;
+    memcpy(out, own, (size_t)(job->top * job->row));
+    for (int64_t at = job->top * job->row; at < job->bottom * job->row; at += job->row) {
+        memcpy(out + at, own + at, (size_t)job->left);
+        memcpy(out + at + job->left, other + at + job->left, (size_t)(job->right - job->left));
+        memcpy(out + at + job->right, own + at + job->right, (size_t)(job->row - job->right));
+    }
+    memcpy(out + job->bottom * job->row, own + job->bottom * job->row, (size_t)(size - job->bottom * job->row));
+}
+
+static void paste_all(void *argument) {
+    struct pasting *job = argument;
+    for (;;) {
+        const int64_t example = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED);
+        if (example >= job->examples) return;
+        for (int64_t plane = 0; plane < job->planes; plane++)
+            paste(job, example * job->planes + plane, job->source[example] * job->planes + plane);
+    }
+}
+
+EXPORT void nfm_paste_box(struct pasting *job) { in_threads(paste_all, job, job->threads, job->team); }
+
+/* --- values alone -------------------------------------------------------------------------------------------- */
 
 /* Fill out[last - first] with the values of places `first` to `last` of examples in a row, `size` elements each. */
 EXPORT void nfm_fill(float *out, int32_t law, uint64_t key, int64_t size, int64_t first, int64_t last) {

@@ -55,6 +55,11 @@ class NoisePlan:
         """Return the plan without the additive noise; who is left untouched stays."""
         return replace(self, add=None, touch=self.touch if self.mult else None, scale=1.0)
 
+    @property
+    def silent(self) -> bool:
+        """Tell whether there is no noise at all."""
+        return self.add is None and self.mult is None
+
     def fine(self, shape: tuple[int, ...]) -> bool:
         """Tell whether each element of a feature of `shape` has a value of its own."""
         return self.granularity == ELEMENT or self.shape(shape) == shape
