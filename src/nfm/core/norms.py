@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from nfm.registry import Registry
@@ -77,8 +78,15 @@ class L2:
         return (x + change * spread(shrink, x)).clamp_(0, 1)
 
     def steepest(self, gradient: Tensor) -> Tensor:
-        """Return the gradient with length 1; a zero gradient stays zero."""
-        return gradient / spread(self.size(gradient).clamp(min=1e-12), gradient)
+        """Return the gradient with length 1; a zero gradient stays zero.
+
+        The squares of very small numbers are 0, and of very great ones infinite: such a gradient is brought near 1
+        first, or the attack on a network that is very sure of itself would not move.
+        """
+        greatest = gradient.abs().flatten(1).amax(1)
+        extreme = (greatest > 0) & ((greatest < 1e-12) | (greatest > 1e12))
+        near = gradient / spread(torch.where(extreme, greatest, 1.0), gradient)
+        return near / spread(self.size(near).clamp(min=1e-12), near)
 
     def start(self, x: Tensor, numbers: Numbers, eps: float, *, purpose: int) -> Tensor:
         """Return a point uniform in the ball (normal direction, radius eps * u**(1/d)), clipped to [0, 1]."""

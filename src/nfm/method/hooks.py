@@ -44,6 +44,14 @@ def check_carries(choice: Choice, batch: int, shape: Sequence[int]) -> None:
         )
 
 
+def apply_to_batch(choice: Choice, batch: int, x: Tensor, stream: int) -> Tensor:
+    """Let `choice` act on `x`, a feature of a batch; refuse one that cannot be mixed."""
+    check_feature(x, f"site {choice.site!r}")
+    if not torch.compiler.is_compiling():  # a compiled graph would be made for this one batch size
+        check_carries(choice, batch, x.shape)
+    return choice.apply(x, stream)
+
+
 class Inert:
     """What a copied hook becomes: it does nothing."""
 
@@ -129,8 +137,6 @@ class SiteOutput(_Hook):
 
 
 def _apply(choice: Choice, slot: Slot, x: Tensor, stream: int = 0) -> Tensor:
-    check_feature(x, f"site {choice.site!r}")
-    if not torch.compiler.is_compiling():  # a compiled graph would be made for this one batch size
-        check_carries(choice, slot.batch, x.shape)
+    if not torch.compiler.is_compiling():
         slot.repeatable = may_run_again()
-    return choice.apply(x, stream)
+    return apply_to_batch(choice, slot.batch, x, stream)

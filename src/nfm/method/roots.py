@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from nfm.core.draw import Choice
-from nfm.core.operator import check_feature
 from nfm.errors import AttachError
-from nfm.method.hooks import ROOT, RootEntry, RootExit, check_carries, check_fired
+from nfm.method.hooks import ROOT, RootEntry, RootExit, apply_to_batch, check_fired
 from nfm.method.inputs import batch_size, mix_inputs, positional_names
 from nfm.method.revival import in_backward
 from nfm.method.sites import Site
@@ -98,8 +97,7 @@ def _forward_mixed_inputs(
         sockets.refuse_recomputation()
 
     def apply(x: Tensor, stream: int) -> Tensor:
-        check_carries(choice, batch, check_feature(x, f"site {site.name!r}").shape)
-        return choice.apply(x, stream)
+        return apply_to_batch(choice, batch, x, stream)
 
     args, kwargs = mix_inputs(root, args, kwargs, site.inputs, apply, positional=positional_names(root))
     if sockets.feed is None:
