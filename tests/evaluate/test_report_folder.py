@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from nfm.data.examples import Examples
-from nfm.errors import DataError
+from nfm.errors import DataError, UsageError
 from nfm.evaluate import FGSM, PGD, PGD7, Cell, Clean, Strong, WhiteNoise, cells, evaluate, load_report
 from nfm.evaluate.report import Folder
 from nfm.evaluate.strip import SIDE, choose_shown
@@ -39,6 +39,16 @@ def test_a_torn_last_line_is_measured_again(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_bytes(whole[:-20])
     evaluate(linear, make(), NOISE, save_to=tmp_path)
     assert (tmp_path / "rows.jsonl").read_bytes() == whole
+
+
+def test_a_refused_model_leaves_the_report_that_it_was_to_overwrite(tmp_path: Path) -> None:
+    evaluate(linear, make(), NOISE, save_to=tmp_path)
+    whole = (tmp_path / "rows.jsonl").read_bytes()
+    with pytest.raises(UsageError, match="refused"):
+        evaluate(lambda x: linear(x).softmax(1), make(), NOISE, save_to=tmp_path, overwrite=True)
+    assert (tmp_path / "rows.jsonl").read_bytes() == whole
+    evaluate(quantised, make(), NOISE, save_to=tmp_path, overwrite=True)  # the control
+    assert (tmp_path / "rows.jsonl").read_bytes() != whole
 
 
 def test_late_flags_leave_rows_of_other_suites_alone(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from nfm.cli.candidates import Candidate
 from nfm.cli.evaluating import kept_in, watched
 from nfm.errors import EnvironmentProblem, UsageError
-from nfm.evaluate.certificates import Certification, CertificationFolder, round_radii
+from nfm.evaluate.certificates import Certification, round_radii
 from nfm.evaluate.certify import Smoothing, certify
 from nfm.plots.canvas import save_figure
 from nfm.plots.certified import certified_curves, certified_table
@@ -66,13 +66,11 @@ def certify_candidate(candidate: Candidate, how: Smoothing, options: Options) ->
         kept_in(out, what="examples certified"),
         watched(f"{scheme} on {candidate.data.name}") as progress,
     ):
-        if options.overwrite:
-            CertificationFolder(out).clear()
         found = certify(
             candidate.model, candidate.data.test, how, limit=options.limit, seed=options.seed,
             batch_size=options.batch_size, classes=candidate.data.num_classes,
             tags=tags | {"network": candidate.network}, flags=candidate.flags, force=options.force,
-            progress=progress, save_to=out,
+            progress=progress, save_to=out, overwrite=options.overwrite,
         )  # fmt: skip
     return found, out
 

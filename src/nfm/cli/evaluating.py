@@ -16,7 +16,7 @@ from nfm.data.splits import balanced_subset
 from nfm.errors import EnvironmentProblem, Stopped, UsageError
 from nfm.evaluate.bundles import fitting
 from nfm.evaluate.protocols import choose_protocol
-from nfm.evaluate.report import Folder, Report
+from nfm.evaluate.report import Report
 from nfm.evaluate.suites import Suite
 from nfm.evaluate.sweep import Progress, evaluate
 from nfm.randomness import fold
@@ -68,13 +68,11 @@ def measure(candidate: Candidate, options: Options) -> tuple[Report, Path, list[
         kept_in(out),
         watched(f"{scheme} on {candidate.data.name}") as progress,
     ):
-        if options.overwrite:
-            Folder(out).clear()
         report = evaluate(
             candidate.model, examples, [*cells, *options.more], protocol=protocol, seed=options.seed,
             batch_size=options.batch_size, classes=candidate.data.num_classes, held_out=candidate.held_out,
             tags=tags | {"network": candidate.network}, flags=candidate.flags, force=options.force,
-            progress=progress, save_to=out,
+            progress=progress, save_to=out, overwrite=options.overwrite,
         )  # fmt: skip
         about = {"classes": candidate.data.classes, "network": candidate.network, "scheme": scheme}
         write_atomically(out / ABOUT, json.dumps(about, indent=1).encode())

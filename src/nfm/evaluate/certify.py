@@ -149,11 +149,13 @@ def certify(
     force: bool = False,
     progress: Progress | None = None,
     save_to: Path | str | None = None,
+    overwrite: bool = False,
 ) -> Certification:
     """Return one row an example of how far `model`, smoothed, is certified; `limit` takes a keyed sample of them.
 
     `model` is any callable from pixels to logits, refused and flagged as `evaluate` does. With `save_to` every
-    row is written at once, and examples found there are not certified again: a larger `limit` adds to them.
+    row is written at once, and examples found there are not certified again: a larger `limit` adds to them;
+    `overwrite` clears them first, once nothing else is to be refused.
     """
     subject = Subject(model, examples, Pixel(find_normalisation(model)), check_seed(seed), batch_size)
     order = choose_order(examples.ids, limit, subject.seed)
@@ -163,6 +165,8 @@ def certify(
             raise UsageError(f"refused: {', '.join(problems)}; force=True certifies it all the same, flagged")
         certification = Certification(_identity(subject, how), [])
         folder = CertificationFolder(Path(save_to)) if save_to is not None else None
+        if folder and overwrite:
+            folder.clear()
         held = {row["id"]: row for row in folder.open(certification.identity)} if folder else {}
         about = _about(subject, certification.identity, [*problems, *flags]) | dict(tags or {})
         missing = [place for place in order.tolist() if int(examples.ids[place]) not in held]

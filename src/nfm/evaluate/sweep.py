@@ -41,6 +41,7 @@ def evaluate(
     force: bool = False,
     progress: Progress | None = None,
     save_to: Path | str | None = None,
+    overwrite: bool = False,
     resume_from: Path | str | None = None,
 ) -> Report:
     """Return a report of `model`, any callable from [0, 1] pixels to logits, on every cell of `suite`.
@@ -50,7 +51,8 @@ def evaluate(
     With `held_out` examples a temperature is fitted on them, and each row tells the calibration with it too.
     `tags` go into each row (scheme, train_seed, data: what tables group by), `flags` among its flags.
     `save_to` writes every finished cell at once. Cells found there or in `resume_from` are not measured again:
-    they must be of the same model, protocol, examples and seed, or the directory is refused.
+    they must be of the same model, protocol, examples and seed, or the directory is refused; `overwrite` clears it
+    first, once nothing else is to be refused.
     """
     subject = Subject(model, examples, choose_protocol(protocol, model), check_seed(seed), batch_size)
     cells = choose_suite(suite)
@@ -63,6 +65,8 @@ def evaluate(
             subject = subject.calibrated_on(held_out)
         report = Report(subject.identity())
         folder = Folder(Path(save_to)) if save_to is not None else None
+        if folder and overwrite:
+            folder.clear()
         held = folder.open(report.identity) if folder else Report(report.identity)
         other = Folder(Path(resume_from)).match(report.identity) if resume_from else Report(report.identity)
         measured = held.outcomes | other.outcomes
