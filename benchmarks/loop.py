@@ -74,6 +74,6 @@ def measure() -> Iterator[Ratio]:
         for at in range(0, STEPS, STEPS // PARTS)
     )
     yield Ratio(
-        f"nfm.fit / bare loop, an epoch of {STEPS} steps of width 1/8", whole / reference,
+        f"nfm.fit / bare loop, totals of {STEPS} steps of width 1/8", whole / reference,
         ratios[PARTS // 4], ratios[-1 - PARTS // 4], STEPS, whole, reference,
     )  # fmt: skip

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -317,6 +318,21 @@ def test_threads_of_its_own_give_the_bits_of_openmps(layout: str, monkeypatch: p
         other = by_operator(choice(nfm.Noise(0.4, 0.2), key=5), x, x)
     assert_same(by_helpers, by_team)
     assert not torch.equal(other[0], by_team[0])
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are listed on Linux alone")
+def test_no_feature_ends_threads_that_torch_keeps() -> None:
+    """A smaller team than the last makes OpenMP end the others, and torch's next operation makes them again."""
+    if compiled.problem():
+        pytest.skip(f"no compiled kernel here: {compiled.problem()}")
+    big = torch.zeros(2**20)
+    with threads(4), use_kernel("c"):
+        for size in (2, 5, 2000):  # worth one thread, some and all
+            big.add_(1)
+            before = {path.name for path in Path("/proc/self/task").iterdir()}
+            choice(nfm.Noise(0.4, 0.2)).apply(feature((4, size), "contiguous"))
+            big.add_(1)
+            assert {path.name for path in Path("/proc/self/task").iterdir()} == before
 
 
 def test_an_error_in_a_thread_reaches_the_caller() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import nfm
@@ -132,6 +133,21 @@ def test_a_step_in_inference_mode_leaves_nothing_behind(kernel: str) -> None:
         (expected,) = torch.autograd.grad(by_operator(x, choice()).square().sum(), x)
     assert_same([slope], [expected])
     assert_different([slope], [2 * x.detach()])
+
+
+@pytest.mark.parametrize("name", ["mixup", "cutmix"])
+def test_what_a_mode_made_is_not_kept(name: str) -> None:
+    method, x = nfm.scheme(name, sites="input", seed=11), images()
+    expected = method.choose(("input",), step=3).apply(x)
+    with FakeTensorMode() as mode:
+        method.choose(("input",), step=4).apply(mode.from_tensor(x))
+    after = nfm.scheme(name, sites="input", seed=11).choose(("input",), step=4).apply(x)
+    assert type(after) is Tensor
+    assert_different([after], [x])
+    with use_kernel("torch"):
+        fresh = nfm.scheme(name, sites="input", seed=11).choose(("input",), step=4).apply(x)
+    assert_same([after], [fresh])
+    assert_different([after], [expected])
 
 
 def test_a_default_device_is_not_kept() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from hypothesis import given
@@ -32,13 +34,23 @@ def by_indexing(x: Tensor, source: Tensor, box: Box) -> Tensor:
     return out
 
 
+@pytest.fixture(params=["one thread", "OpenMP's threads", "threads of its own"])
+def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Use threads for little, too."""
+    for name in ("MIXED_A_THREAD", "TO_MAKE_A_THREAD"):
+        monkeypatch.setattr(compiled, name, 1)
+    monkeypatch.setattr(compiled, "_FORKED", [True] if request.param == "threads of its own" else [])
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if request.param == "one thread" else 2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("box", BOXES, ids=str)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
-def test_pasted_as_by_indexing(
-    dtype: torch.dtype, layout: str, box: Box, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compiled, "MIXED_A_THREAD", 1)  # threads for little, too
+def test_pasted_as_by_indexing(dtype: torch.dtype, layout: str, box: Box) -> None:
     x = images(6, 3, 9, 8, dtype=dtype).contiguous(memory_format=LAYOUTS[layout])
     source = torch.tensor([1, 2, 0, 4, 5, 3])
     pasted = compiled.paste_box(x, source, **box._asdict())
@@ -56,7 +68,8 @@ def test_pasted_in_any_shape(n: int, channels: int, height: int, width: int, dat
     top, left = data.draw(st.integers(0, height)), data.draw(st.integers(0, width))
     box = Box(top, data.draw(st.integers(top, height)), left, data.draw(st.integers(left, width)))
     source = torch.tensor(data.draw(st.permutations(range(n))))
-    x = images(n, channels, height, width)
+    layout = data.draw(st.sampled_from(list(LAYOUTS.values())))
+    x = images(n, channels, height, width).contiguous(memory_format=layout)
     assert torch.equal(compiled.paste_box(x, source, **box._asdict()), by_indexing(x, source, box))
 
 
@@ -73,3 +86,10 @@ def test_both_kernels_paste_alike_and_so_do_odd_strides(kernel: str) -> None:
     assert torch.equal(pasted, expected)
     assert torch.equal(of_odd, expected)
     assert not torch.equal(other, expected)
+
+
+@pytest.mark.parametrize("weights", ["batch", "sample"])
+@pytest.mark.parametrize("shape", [(0, 3, 4, 4), (2, 3, 0, 4), (2, 0, 4, 4)], ids=str)
+def test_empty_images_pass(shape: tuple[int, ...], weights: str) -> None:
+    method = nfm.scheme("cutmix", weights=weights)
+    assert method.choose(("input",)).apply(torch.zeros(shape)).shape == shape

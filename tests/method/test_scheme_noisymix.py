@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
@@ -45,6 +48,17 @@ def test_compiled_equals_eager() -> None:
             assert_close([ours], [theirs], relative=1e-5)
     assert counter.frame_count <= len(ConvNet.sites) + 1
     assert hooks_in(net) == 0
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda draw: pickle.loads(pickle.dumps(draw))])
+def test_a_copied_draw_repeats_the_step(copied) -> None:
+    x, y = pixels()
+    first = method()(build(ConvNet), x, y)
+    again, other = (
+        method()(build(ConvNet), x, y, **how) for how in ({"draw": copied(first.draw)}, {"step": 1})
+    )
+    assert_same([again.loss], [first.loss])
+    assert not torch.equal(other.loss, first.loss)
 
 
 def test_levels_rise() -> None:

@@ -58,20 +58,20 @@ def register_affine(
         numbers, key = ctx.saved_tensors
         pairing_key, noise_key, _ = key.unbind()
         unstamped = torch.stack([pairing_key, noise_key, torch.full_like(pairing_key, UNSTAMPED)])
-        return run_linear(g, linear_part(numbers), unstamped, *ctx.settings), *[None] * (
+        return run_of_tensors(g, linear_part(numbers), unstamped, *ctx.settings), *[None] * (
             2 + len(ctx.settings)
         )
 
     for operator, gradient in ((apply, backward), (transpose, backward_transposed)):
         operator.register_fake(_like_first)
         operator.register_autograd(gradient, setup_context=_keep)
-    run_linear = _short_way(apply, forward, backward)
+    run_of_tensors = _short_way(apply, forward, backward)
     run_transposed = _short_way(transpose, transposed, backward_transposed)
 
     def run(x: Tensor, arguments: Arguments, *settings: Any) -> Tensor:
         """Run the operator; where no gradient is asked for and nobody looks on, without its tensors."""
         if watched(x) or (x.requires_grad and torch.is_grad_enabled()):
-            return run_linear(x, *arguments.tensors, *settings)
+            return run_of_tensors(x, *arguments.tensors, *settings)
         return forward(x, arguments.numbers, arguments.keys, *settings)
 
     return Affine(apply, transpose, run)

@@ -8,7 +8,6 @@ that of the pixels that were really pasted.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -20,7 +19,7 @@ from nfm.core import compiled
 from nfm.core.affine_operator import register_affine
 from nfm.core.arguments import Keys, Numbers
 from nfm.core.kernel import kernel_in_use
-from nfm.core.lasting import lasting
+from nfm.core.lasting import remembered
 from nfm.core.mixing import Pairing
 from nfm.core.operator import drawn_pairing
 from nfm.core.receipts import stamp
@@ -69,22 +68,21 @@ def mask_of(boxes: Sequence[Box], height: int, width: int) -> Tensor:
 def boxes_of(
     key: int, shape: Sequence[int], numbers: Numbers, *, per_sample: bool
 ) -> tuple[Pairing, tuple[Box, ...]]:
-    """Return a batch's pairing with the true weights, and its boxes: one, or one an example. To be read only."""
+    """Return a batch's pairing with the true weights, and its boxes: one, or one an example."""
     return drawn_boxes(key, tuple(shape), *numbers[:3], per_sample=per_sample)
 
 
-@functools.lru_cache(maxsize=4)  # as the pairing: the operator, its gradient and the loss ask for the same
-@lasting
+@remembered  # as the pairing: the operator, its gradient and the loss ask for the same
 def drawn_boxes(
     key: int, shape: tuple[int, ...], weight: float, alpha: float, beta: float, *, per_sample: bool
 ) -> tuple[Pairing, tuple[Box, ...]]:
-    """Return what `boxes_of` does, shared by all who ask."""
+    """Return what `boxes_of` does."""
     size, _, height, width = shape
     wanted = drawn_pairing(key, size, weight, alpha, beta, per_sample=per_sample, dominant=False)
     weights = wanted.weight.tolist() if wanted.number is None else [wanted.number]
     centres = passing_generator(fold(key, "centre")).random((len(weights), 2)).tolist()
     boxes = tuple(place_box(*pair, height, width) for pair in zip(weights, centres, strict=True))
-    own = [1 - box.area / (height * width) for box in boxes]
+    own = [1 - box.area / max(height * width, 1) for box in boxes]
     true = torch.tensor(own, dtype=torch.float64, device="cpu") if wanted.per_sample else own[0]
     return Pairing(wanted.partner, true), boxes
 
@@ -117,6 +115,8 @@ def _transposed(x: Tensor, numbers: Numbers, keys: Keys, per_sample: bool, strea
 def _moved(x: Tensor, source: Tensor, boxes: Sequence[Box]) -> Tensor:
     """Return `x` with its boxes taken from x[source]."""
     source = source.to(x.device)
+    if not x.numel():
+        return x.clone()
     if len(boxes) == len(x) > 1:
         return torch.where(mask_of(boxes, *x.shape[2:]).to(x.device), x[source], x)
     (box,) = boxes

@@ -101,6 +101,8 @@ def _library() -> ctypes.CDLL:
 @functools.cache
 def _team() -> int | None:
     """Return the address of GOMP_parallel in torch's own library, which lets OpenMP's threads work; None without it."""
+    if any(f"{prefix}_STACKSIZE" in os.environ for prefix in ("OMP", "GOMP", "KMP")):
+        return None  # the kernel needs some 200 kB
     try:
         return ctypes.cast(ctypes.CDLL(None).GOMP_parallel, ctypes.c_void_p).value
     except AttributeError:
@@ -182,10 +184,12 @@ def _address(values: Tensor | None) -> int | None:
 
 
 def _threads(x: Tensor, each: int, team: int | None) -> int:
-    """Return how many threads `x` is worth, if `each` has so many elements to work on."""
-    if team is None:
-        each *= TO_MAKE_A_THREAD
-    return max(1, min(torch.get_num_threads(), x.numel() // each))
+    """Return how many threads `x` is worth, if each is to have `each` elements to work on."""
+    if (
+        team is not None
+    ):  # all or one: OpenMP ends those that a smaller team leaves out, and torch makes them again
+        return torch.get_num_threads() if x.numel() >= 2 * each else 1
+    return max(1, min(torch.get_num_threads(), x.numel() // (TO_MAKE_A_THREAD * each)))
 
 
 def _noise(source: Source | None, scale: float = 1.0) -> _Noise:

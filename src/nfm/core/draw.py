@@ -24,37 +24,26 @@ def weights_of(keys: Sequence[int], alpha: float, beta: float, *, dominant: bool
     return weight_a_key(alpha, beta, [fold(key, "weight") for key in keys], dominant=dominant).tolist()
 
 
-def arguments_of(
-    key: int, alpha: float, beta: float, noise: Noise, *, weight: float, view: int = 0
-) -> Arguments:
-    """Return what belongs to the key of a choice with this weight."""
-    noise_key = fold(key, "noise", view)
-    numbers = Numbers(weight, alpha, beta, *noise.scaled_levels(noise_key))
-    return Arguments.of(numbers, pairing=key, noise=noise_key)
-
-
 class Choice:
     """What was chosen for one step before the size of the batch is known: site, key and numbers.
 
     `weight` None is drawn from the key. `forced` mixes in evaluation mode and without gradients too. `view`
-    changes the noise and keeps partners and weights, for other views of the same batch. `arguments` are what belongs to
-    all this, where it was drawn before.
+    changes the noise and keeps partners and weights, for other views of the same batch.
     """
 
     def __init__(
         self, site: str, *, key: int, step: int, alpha: float, beta: float, per_sample: bool, dominant: bool,
         noise: Noise, weight: float | None = None, forced: bool = False, view: int = 0,
-        arguments: Arguments | None = None,
     ) -> None:  # fmt: skip
         self.site, self.step, self.forced, self.view = site, step, forced, view
         self.per_sample, self.dominant, self.noise = per_sample, dominant, noise
-        if arguments is None:
-            if weight is None:
-                (weight,) = weights_of([key], alpha, beta, dominant=dominant)
-            arguments = arguments_of(key, alpha, beta, noise, weight=weight, view=view)
-        self.arguments = arguments
-        self.numbers, self.key = arguments.tensors
-        self._receipt = Receipt(arguments.keys.serial)
+        if weight is None:
+            (weight,) = weights_of([key], alpha, beta, dominant=dominant)
+        noise_key = fold(key, "noise", view)
+        numbers = Numbers(weight, alpha, beta, *noise.scaled_levels(noise_key))
+        self.arguments = Arguments.of(numbers, pairing=key, noise=noise_key)
+        self.numbers, self.key = self.arguments.tensors
+        self._receipt = Receipt(self.arguments.keys.serial)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Give a copy a serial number and a receipt of its own, which goes on from that of the original."""

@@ -370,7 +370,7 @@ static void in_threads(void (*work)(void *), void *argument, int32_t threads, te
     while (made) pthread_join(helpers[--made], NULL);
 }
 
-/* --- mix and noise ------------------------------------------------------------------------------------------- */
+/* --- pieces of mix and noise ---------------------------------------------------------------------------------- */
 
 static int64_t tiles_of(const struct job *job) { return (job->size + tile_size(job) - 1) / tile_size(job); }
 

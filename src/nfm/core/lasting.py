@@ -8,6 +8,8 @@ from typing import ParamSpec, TypeVar
 
 import torch
 
+from nfm.core.onlookers import in_a_mode
+
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
 
@@ -24,5 +26,22 @@ def lasting(function: Callable[Given, Made]) -> Callable[Given, Made]:
     @functools.wraps(function)
     def run(*args: Given.args, **kwargs: Given.kwargs) -> Made:
         return (outside if torch.is_inference_mode_enabled() else function)(*args, **kwargs)
+
+    return run
+
+
+def remembered(function: Callable[Given, Made]) -> Callable[Given, Made]:
+    """Let `function` remember the last four things that it made, to be read only, and shared by all who ask.
+
+    Under a mode, which may make other tensors of them, it remembers nothing.
+    """
+    made = lasting(function)
+    kept = functools.lru_cache(maxsize=4)(made)
+
+    @functools.wraps(function)
+    def run(*args: Given.args, **kwargs: Given.kwargs) -> Made:
+        if in_a_mode():
+            return made(*args, **kwargs)
+        return kept(*args, **kwargs)  # type: ignore[arg-type]  # all of them can be hashed
 
     return run

@@ -6,6 +6,14 @@ import torch
 from torch import Tensor, nn
 
 
+def in_a_mode() -> bool:
+    """Tell whether a mode sees every call of torch, and may answer with tensors of its own (fake ones)."""
+    try:
+        return torch._C._len_torch_dispatch_stack() > 0
+    except AttributeError:  # torch keeps this to itself, and may call it otherwise
+        return True
+
+
 def watched(x: Tensor) -> bool:
     """Tell whether a call on `x` must go through torch's dispatcher: something besides autograd is to see it.
 
@@ -18,7 +26,7 @@ def watched(x: Tensor) -> bool:
         return (
             torch.compiler.is_compiling()
             or type(x) not in (Tensor, nn.Parameter)
-            or torch._C._len_torch_dispatch_stack() > 0
+            or in_a_mode()
             or torch._C._len_torch_function_stack() > 0
             or torch._C._functorch.peek_interpreter_stack() is not None
             or torch._C._autograd._profiler_enabled()

@@ -10,7 +10,6 @@ x: its gradient is the transposed linear part, which is an operator too, and so 
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +20,7 @@ from nfm.core import blocks, compiled, kept, whole
 from nfm.core.affine_operator import register_affine
 from nfm.core.arguments import Keys, Numbers
 from nfm.core.kernel import kernel_in_use
-from nfm.core.lasting import lasting
+from nfm.core.lasting import remembered
 from nfm.core.mixing import Pairing, mix, mix_transposed
 from nfm.core.noise import perturb
 from nfm.core.noise_plan import NoisePlan
@@ -45,21 +44,17 @@ _SETTINGS = (
 )
 
 
-@functools.lru_cache(maxsize=4)
-@lasting
+@remembered
 def unmixed(size: int) -> Pairing:
-    """Return the pairing of a batch of `size` in which every example stays as it is: to be read only."""
+    """Return the pairing of a batch of `size` in which every example stays as it is."""
     return Pairing(torch.arange(size, device="cpu"), 1.0)
 
 
-@functools.lru_cache(
-    maxsize=64
-)  # a step asks three times (operator, gradient, loss), and some are drawn ahead
-@lasting
+@remembered  # a step asks three times: in the operator, in its gradient and for the loss
 def drawn_pairing(
     key: int, size: int, weight: float, alpha: float, beta: float, *, per_sample: bool, dominant: bool
 ) -> Pairing:
-    """Return the partners and weights of a batch of `size`, shared by all who ask: to be read only."""
+    """Return the partners and weights of a batch of `size`."""
     if alpha == 0:  # nothing is mixed: nothing is drawn
         return unmixed(size)
     partner = torch.randperm(size, generator=passing_torch_generator(fold(key, "partner")), device="cpu")
@@ -129,9 +124,8 @@ def _meant_for(
 ) -> tuple[Pairing, NoisePlan]:  # fmt: skip
     """Return what the operator's arguments mean for a batch of `size`: partners, weights and noises."""
     pairing = drawn_pairing(keys.pairing, size, *numbers[:3], per_sample=per_sample, dominant=dominant)
-    levels = numbers[3:]
-    plan = NoisePlan.of(
-        fold(keys.noise, stream) if any(levels) else keys.noise, levels,
+    plan = plan_of(
+        numbers, fold(keys.noise, stream) if any(numbers[3:]) else keys.noise,
         add_law=add_law, mult_law=mult_law, granularity=granularity, sparsity=sparsity,
     )  # fmt: skip
     return pairing, plan

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nfm.core.arguments import Keys
+from nfm.core.arguments import Keys, Numbers
 from nfm.core.noise import Noise
 from nfm.core.operator import drawn_pairing, wide
 from nfm.core.receipts import stamp
@@ -22,10 +22,8 @@ def _pairs(
     keys = Keys(*key.tolist())
     if stream == 0:
         stamp(keys.serial, torch.Size(shape))
-    weight, alpha, beta, _, _ = numbers.tolist()
-    pairing = drawn_pairing(
-        keys.pairing, shape[0], weight, alpha, beta, per_sample=per_sample, dominant=dominant
-    )
+    law = Numbers(*numbers.tolist())[:3]
+    pairing = drawn_pairing(keys.pairing, shape[0], *law, per_sample=per_sample, dominant=dominant)
     return pairing.partner.clone(), pairing.weight.to(torch.float32).expand(shape[0]).clone()
 
 

@@ -106,11 +106,11 @@ class NoisyFeatureMixup(Stepped):
     def choose(self, sites: Sequence[str], step: int | None = None) -> Choice:
         """Make the choice of `step` (default: the next one) among `sites`."""
         step = self.claim() if step is None else step
-        laws = Laws(tuple(sites), self.seed, rank(), self.alpha, self.beta, self.dominant, self.noise)
+        laws = Laws(tuple(sites), self.seed, rank(), self.alpha, self.beta, self.dominant)
         begun = beginning_of(step, laws)
         return self.kind(
             begun.site, key=begun.key, step=step, alpha=self.alpha, beta=self.beta, weight=begun.weight,
-            per_sample=self.weights == PER_SAMPLE, dominant=self.dominant, noise=self.noise, arguments=begun.take(),
+            per_sample=self.weights == PER_SAMPLE, dominant=self.dominant, noise=self.noise,
         )  # fmt: skip
 
     def __call__(

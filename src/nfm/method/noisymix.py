@@ -35,6 +35,10 @@ class ViewsChoice(Choice):
         self.site, self.step, self.forced, self.view = first.site, first.step, first.forced, first.view
         self.arguments, self.numbers, self.key = first.arguments, first.numbers, first.key
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Give a copy the copies of the parts."""
+        self.__init__(state["parts"])  # type: ignore[misc]
+
     @property
     def uses(self) -> int:
         """Return how many forward passes this choice met."""
