@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import nfm
@@ -18,6 +18,7 @@ from comparing import assert_different, assert_same
 from nfm.core.compiled import problem
 from nfm.core.draw import Choice, Draw
 from nfm.core.kernel import KERNELS, use_kernel
+from nfm.core.mixing import mix
 from nfm.core.onlookers import watched
 from nfm.core.operator import drawn_pairing, mix_noise_op
 
@@ -135,19 +136,18 @@ def test_a_step_in_inference_mode_leaves_nothing_behind(kernel: str) -> None:
     assert_different([slope], [2 * x.detach()])
 
 
-@pytest.mark.parametrize("name", ["mixup", "cutmix"])
-def test_what_a_mode_made_is_not_kept(name: str) -> None:
-    method, x = nfm.scheme(name, sites="input", seed=11), images()
-    expected = method.choose(("input",), step=3).apply(x)
+@pytest.mark.parametrize("weights", ["batch", "sample"])
+def test_what_a_mode_made_is_not_kept(weights: str) -> None:
+    method, x = nfm.scheme("mixup", sites="input", weights=weights, seed=11), images()
     with FakeTensorMode() as mode:
-        method.choose(("input",), step=4).apply(mode.from_tensor(x))
-    after = nfm.scheme(name, sites="input", seed=11).choose(("input",), step=4).apply(x)
-    assert type(after) is Tensor
-    assert_different([after], [x])
-    with use_kernel("torch"):
-        fresh = nfm.scheme(name, sites="input", seed=11).choose(("input",), step=4).apply(x)
-    assert_same([after], [fresh])
-    assert_different([after], [expected])
+        chosen = method.choose(("input",), step=4)
+        assert type(chosen.apply(mode.from_tensor(x))) is FakeTensor
+        assert type(chosen.draw(len(x)).pairing.partner) is FakeTensor
+    after, other = (method.choose(("input",), step=step) for step in (4, 5))
+    assert type(after.draw(len(x)).pairing.partner) is Tensor
+    assert_same([after.apply(x)], [mix(x, after.draw(len(x)).pairing)])
+    assert_different([after.apply(x)], [x])
+    assert_different([after.apply(x)], [other.apply(x)])
 
 
 def test_a_default_device_is_not_kept() -> None:
