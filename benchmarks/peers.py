@@ -1,8 +1,8 @@
 """Input mixup and CutMix beside other libraries: one training step over one of theirs, same network and batch.
 
 The networks are small, so that a step shows what mixing costs: a step of a second would hide it. On a batch of
-ImageNet's size memory decides; on one of CIFAR's size it is Python, about 1 ms of a step of 17 ms on either side. Times
-of one and the same step vary by a tenth on a shared machine, so a turn is the best of some steps.
+ImageNet's size memory decides; on one of CIFAR's size it is Python, on either side. Times of one and the same step vary
+by a tenth on a shared machine, so a turn is the best of some steps.
 """
 
 from __future__ import annotations

@@ -35,10 +35,6 @@ class _Noise(ctypes.Structure):
     )  # fmt: skip
 
 
-_FORKED: list[bool] = []  # not empty in a forked process
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: _FORKED.append(True))
-
 _NO_NOISE = _Noise(0, 0.0, 1.0, SILENT)
 
 
@@ -96,6 +92,11 @@ def _library() -> ctypes.CDLL:
     ]  # fmt: skip
     library.nfm_fill.restype = None
     return library
+
+
+_FORKED: list[bool] = []  # not empty in a forked process
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _FORKED.append(True))
 
 
 @functools.cache

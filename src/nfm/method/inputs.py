@@ -61,8 +61,6 @@ def mix_inputs(
     All share partners and weight, each has noise of its own; everything else is passed through.
     `positional` are the model's `positional_names`.
     """
-    if names is None and len(args) == 1 and not kwargs and is_feature(args[0]):
-        return (apply(args[0], 0),), {}
     positions = dict(enumerate(positional))
     given = {positions.get(index, str(index)): value for index, value in enumerate(args)} | kwargs
     chosen = _chosen(model, given, names)

@@ -100,8 +100,6 @@ def _forward_mixed_inputs(
         return apply_to_batch(choice, batch, x, stream)
 
     args, kwargs = mix_inputs(root, args, kwargs, site.inputs, apply, positional=positional_names(root))
-    if sockets.feed is None:
-        return root(*args, **kwargs)
     with sockets.offer(None):
         return root(*args, **kwargs)
 
