@@ -54,4 +54,5 @@ def _measure(part: str) -> list[str]:
     return missed
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -7,8 +7,12 @@ by a tenth on a shared machine, so a turn is the best of some steps.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from typing import NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -19,6 +23,9 @@ from nfm.errors import EnvironmentProblem
 from nfm.method.schemes import scheme
 from nfm.models.layers import conv_norm_relu
 from nfm.models.torchvision_compat import import_torchvision
+
+# Of images and labels: mixed ones, and label vectors
+Mixing = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 def _strided_network() -> nn.Module:
@@ -35,13 +42,17 @@ def _strided_network() -> nn.Module:
 
 
 class Case(NamedTuple):
-    """A batch, a network for it, and how often to measure."""
+    """A batch, a network for it, how often to measure, and whether each pair needs a process of its own.
+
+    In one process a peer's big tensors come to lie in the big pages that ours asked for in the pair before.
+    """
 
     side: int
     classes: int
     network: Callable[[], nn.Module]
     rounds: int
     best_of: int
+    apart: bool
 
     def step(self, loss: Loss) -> Work:
         """Return one training step of a network of its own."""
@@ -49,46 +60,54 @@ class Case(NamedTuple):
         return training(self.network(), loss, steps=1, batch=batch)
 
 
-CASES = (Case(224, 1000, _strided_network, 21, 1), Case(32, 10, small_network, 101, 3))
+CASES = (
+    Case(224, 1000, _strided_network, rounds=15, best_of=1, apart=True),
+    Case(32, 10, small_network, rounds=81, best_of=3, apart=False),
+)
+
+
+def _torchvision(name: str, classes: int) -> Mixing:
+    import_torchvision("a comparison")
+    from torchvision.transforms import v2
+
+    return getattr(v2, name)(num_classes=classes)
+
+
+def _timm(alphas: dict[str, float], classes: int) -> Mixing:
+    import_torchvision("a comparison")  # timm needs one that can be imported
+    from timm.data import Mixup
+
+    return Mixup(**alphas, label_smoothing=0.0, num_classes=classes)
+
+
+PEERS: dict[str, tuple[str, Callable[[int], Mixing]]] = {
+    "torchvision v2.MixUp": ("mixup", partial(_torchvision, "MixUp")),
+    "torchvision v2.CutMix": ("cutmix", partial(_torchvision, "CutMix")),
+    "timm Mixup": ("mixup", partial(_timm, {"mixup_alpha": 1.0, "cutmix_alpha": 0.0})),
+    "timm CutMix": ("cutmix", partial(_timm, {"mixup_alpha": 0.0, "cutmix_alpha": 1.0})),
+}  # our scheme, and what makes theirs for a number of classes
 
 
 def measure() -> Iterator[Ratio]:
     """Yield the cost of a step of ours in units of each peer's."""
-    for case in CASES:
-        for peer, text, loss in _peers(case.classes):
-            name = f"{text} step / {peer} step, 128x3x{case.side}x{case.side}, {case.classes:,} classes"
-            works = case.step(_ours(text)), case.step(loss)
-            yield compare(name, *works, rounds=case.rounds, best_of=case.best_of)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as processes:
+        for case, peer in itertools.product(CASES, PEERS):
+            try:
+                yield processes.submit(_beside, case, peer).result() if case.apart else _beside(case, peer)
+            except (EnvironmentProblem, ImportError, RuntimeError) as problem:
+                print(f"{peer} cannot be imported, not compared with: {problem}")
 
 
-def _ours(text: str) -> Loss:
-    method = scheme(text)
-    return lambda model, x, y: method(model, x, y).loss
+def _beside(case: Case, peer: str) -> Ratio:
+    text, make = PEERS[peer]
+    method, theirs = scheme(text), make(case.classes)
 
+    def our_loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        return method(model, x, y).loss
 
-def _peers(classes: int) -> Iterator[tuple[str, str, Loss]]:
-    """Yield (peer, our scheme, its step) for the mixing libraries that are installed; they mix labels to vectors."""
+    def their_loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        mixed, labels = theirs(x, y)
+        return F.cross_entropy(model(mixed), labels)
 
-    def step(transform: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Loss:
-        def run(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-            mixed, labels = transform(x, y)
-            return F.cross_entropy(model(mixed), labels)
-
-        return run
-
-    try:
-        import_torchvision("a comparison")  # first: timm needs one that can be imported
-        from torchvision.transforms import v2
-    except (EnvironmentProblem, ImportError, RuntimeError):
-        print("torchvision is not installed: not compared with")
-    else:
-        yield "torchvision v2.MixUp", "mixup", step(v2.MixUp(num_classes=classes))
-        yield "torchvision v2.CutMix", "cutmix", step(v2.CutMix(num_classes=classes))
-    try:
-        from timm.data import Mixup
-    except (ImportError, RuntimeError):
-        print("timm is not installed: not compared with")
-    else:
-        settings: dict[str, Any] = {"label_smoothing": 0.0, "num_classes": classes}
-        yield "timm Mixup", "mixup", step(Mixup(mixup_alpha=1.0, cutmix_alpha=0.0, **settings))
-        yield "timm CutMix", "cutmix", step(Mixup(mixup_alpha=0.0, cutmix_alpha=1.0, **settings))
+    name = f"{text} step / {peer} step, 128x3x{case.side}x{case.side}, {case.classes:,} classes"
+    return compare(name, case.step(our_loss), case.step(their_loss), rounds=case.rounds, best_of=case.best_of)

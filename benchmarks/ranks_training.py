@@ -14,7 +14,7 @@ from nfm.train.progress import Silent
 from nfm.train.ranks import joined
 
 torch.set_num_threads(int(sys.argv[1]))
-data = random_data(BATCH * 8)
+data = random_data(BATCH * 4)
 with joined() as ranks:
     began = time.perf_counter()
     fit(
