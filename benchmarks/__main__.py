@@ -18,8 +18,8 @@ from benchmarks.record import ROWS, Thresholds, to_row, write_tables
 from nfm.results import append_rows, provenance
 
 PARTS = (
-    "startup", "operation", "steps", "loop", "pipeline", "memory", "compiled", "growth", "ranks", "schemes", "peers",
-    "evaluation", "corruptions",
+    "startup", "operation", "steps", "loop", "heap", "pipeline", "memory", "compiled", "growth", "ranks", "schemes",
+    "peers", "evaluation", "corruptions",
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
 from benchmarks.networks import Work, preact_resnet18, random_batch, training
-from benchmarks.side_by_side import Ratio, compare, ratio_of
+from benchmarks.side_by_side import Ratio, compare
 from nfm.method.attach import Mixer, attach
 
 SITES = ("input", "stage2")  # a graph each takes the compiler a minute
@@ -42,5 +42,5 @@ def measure() -> Iterator[Ratio]:
         yield compare("compiled step / eager step, nfm", ours, _steps(eager, eager, one), rounds=ROUNDS)
         after = counters["stats"]["unique_graphs"]
     name = f"graphs after {STEPS * (ROUNDS + 1)} more steps / graphs after each site was visited"
-    yield ratio_of(name, [(after, graphs)], unit="graphs")
+    yield Ratio.of(name, [(after, graphs)], unit="graphs")
     torch.compiler.reset()

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from benchmarks.side_by_side import Ratio, ratio_of
+from benchmarks.side_by_side import Ratio
 
 ROUNDS, STEPS = 3, 3
 CHILD = """
@@ -33,4 +33,4 @@ def _peak(scheme: str) -> float:
 def measure() -> Iterator[Ratio]:
     """Yield the ratio."""
     pairs = [(_peak("nfm"), _peak("erm")) for _ in range(ROUNDS)]
-    yield ratio_of("nfm peak memory / erm peak memory, width 1/4", pairs, unit="MiB")
+    yield Ratio.of("nfm peak memory / erm peak memory, width 1/4", pairs, unit="MiB")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from benchmarks.side_by_side import Ratio, compare, ratio_of
+from benchmarks.side_by_side import Ratio, compare
 from nfm.core.compiled import problem
 from nfm.core.draw import Choice
 from nfm.core.kernel import KERNELS, use_kernel
@@ -98,4 +98,4 @@ def _memory(kernel: str) -> Iterator[Ratio]:
     ]
     for name, taken in zip(("forward", "backward"), zip(*peaks, strict=True), strict=True):
         pairs = [(each, size) for each in taken]
-        yield ratio_of(f"{kernel}, {name} peak memory / an output", pairs, unit="MiB")
+        yield Ratio.of(f"{kernel}, {name} peak memory / an output", pairs, unit="MiB")

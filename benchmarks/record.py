@@ -32,9 +32,9 @@ class Thresholds:
         limit = self.at_most.get(ratio.name)
         if limit is None:
             return "(reported)"
-        if ratio.median > limit >= ratio.least:
-            return f"ok by the best times: at most {limit:g}"
-        return f"{'ok' if ratio.least <= limit else 'ABOVE'}: at most {limit:g}"
+        if ratio.median > limit >= ratio.floor:
+            return f"not told apart from at most {limit:g}: may be {ratio.floor:.3f}"
+        return f"{'ok' if ratio.median <= limit else 'ABOVE'}: at most {limit:g}"
 
 
 def to_row(ratio: Ratio, thresholds: Thresholds) -> Row:
@@ -58,17 +58,26 @@ def last_rows() -> list[Row]:
 
 
 def table(rows: list[Row]) -> str:
-    """Return rows as a table: the ratio and its quartiles, what is allowed now, and the best of either side."""
+    """Return rows as a table: the ratio and its quartiles, what is allowed now, and the best of either side.
+
+    Above what is allowed, it tells where the 95% interval of the median begins.
+    """
     at_most = Thresholds.read().at_most
     lines = [
         "| what / against what | ratio | quartiles | at most | n | ours | reference |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        limit = f"{at_most[row['name']]:g}" if row["name"] in at_most else ""
+        limit = _allowed(row, at_most.get(row["name"]))
         best = [f"{row[side]:.3g} {row['unit']}" for side in ("ours", "reference")]
         spread = f"{row['low']:.3f} to {row['high']:.3f}"
         cells = [row["name"], f"{row['median']:.3f}", spread, limit, str(row["rounds"]), *best]
         lines.append(f"| {' | '.join(cells)} |")
     versions = sorted({f"torch {row['torch']}, {row['threads']} threads, {row['machine']}" for row in rows})
     return "\n".join([*lines, "", f"Measured with {'; '.join(versions)}."])
+
+
+def _allowed(row: Row, limit: float | None) -> str:
+    if limit is None:
+        return ""
+    return f"{limit:g}" if row["median"] <= limit else f"{limit:g} (from {row['floor']:.3f})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,30 +11,50 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Ratio:
-    """What `ours` costs in units of `reference`: the median over rounds, the quartiles, and the best of each."""
+    """What `ours` costs in units of `reference`: the median over rounds, the quartiles, and the best of each.
+
+    `floor` is where the 95% interval of the median begins: with what chance does in a run, it may be as low.
+    """
 
     name: str
     median: float
     low: float
     high: float
+    floor: float
     rounds: int
     ours: float
     reference: float
     unit: str = "s"
 
-    @property
-    def least(self) -> float:
-        """The smaller of the median of ratios and the ratio of the best: what disturbs a run makes it longer.
-
-        Half of the rounds disturbed spoil the median; one undisturbed turn of each is enough for the best.
-        """
-        return min(self.median, self.ours / self.reference)
+    @classmethod
+    def of(cls, name: str, pairs: Sequence[tuple[float, float]], unit: str = "s") -> Ratio:
+        """Return the ratio of pairs (ours, reference)."""
+        ratios = sorted(a / b for a, b in pairs)
+        quarter = len(ratios) // 4
+        return cls(
+            name, statistics.median(ratios), ratios[quarter], ratios[-1 - quarter], ratios[below_median(len(ratios))],
+            len(pairs), min(a for a, _ in pairs), min(b for _, b in pairs), unit,
+        )  # fmt: skip
 
     def __str__(self) -> str:
         return (
             f"{self.name:<66} {self.median:6.3f}  [{self.low:.3f}, {self.high:.3f}]  n={self.rounds}  "
             f"{self.ours:.3g} {self.unit} against {self.reference:.3g} {self.unit}"
         )
+
+
+def below_median(count: int) -> int:
+    """Return the place, among `count` sorted values, of one that their law's median exceeds at 97.5%, or 0.
+
+    Each value is below the median with probability 1/2, whatever its law, so how many are is binomial.
+
+    >>> [below_median(count) for count in (3, 9, 30, 101)]
+    [0, 1, 9, 40]
+    """
+    tail, place = 0.0, 0
+    while (tail := tail + math.comb(count, place) / 2**count) <= 0.025:
+        place += 1
+    return max(place - 1, 0)
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -78,14 +99,4 @@ def compare_all(
             which = (turn + place) % len(works)
             times[which].append(min(seconds(works[which]) for _ in range(best_of)))
     for name, own in zip(ours, times, strict=False):
-        yield ratio_of(name, [(mine / weight, theirs) for mine, theirs in zip(own, times[-1], strict=True)])
-
-
-def ratio_of(name: str, pairs: Sequence[tuple[float, float]], unit: str = "s") -> Ratio:
-    """Return the ratio of pairs (ours, reference) that were measured elsewhere."""
-    ratios = sorted(a / b for a, b in pairs)
-    quarter = len(ratios) // 4
-    return Ratio(
-        name, statistics.median(ratios), ratios[quarter], ratios[-1 - quarter], len(pairs),
-        min(a for a, _ in pairs), min(b for _, b in pairs), unit,
-    )  # fmt: skip
+        yield Ratio.of(name, [(mine / weight, theirs) for mine, theirs in zip(own, times[-1], strict=True)])

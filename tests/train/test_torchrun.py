@@ -40,6 +40,37 @@ def test_torchrun_trains_one_run(tmp_path: Path) -> None:
     assert facts["position"]["finished"]
 
 
+LEAVING = """
+import time
+from pathlib import Path
+import torch
+from nfm.train.ranks import joined
+def threads():
+    return [name for path in Path("/proc/self/task").iterdir() if "gloo" in (name := (path / "comm").read_text())]
+with joined("cpu") as ranks:
+    wrapped = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
+    wrapped(torch.ones(2, 2)).sum().backward()
+    working = len(threads())
+    del wrapped.reducer, wrapped.logger, wrapped
+until = time.monotonic() + 20
+while threads() and time.monotonic() < until:
+    time.sleep(0.05)
+print(working > 0, threads())
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are told by name on Linux")
+def test_the_threads_of_the_group_end_with_it(tmp_path: Path) -> None:
+    """Those that outlived it ended the whole process by an abort, now and then, after all was done."""
+    script = tmp_path / "leaving.py"
+    script.write_text(LEAVING)
+    ended = subprocess.run(
+        [*LAUNCH[:-2], str(script)], env=ENVIRONMENT, text=True, capture_output=True, timeout=300, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines() == ["True []"] * 2
+
+
 def started(out: Path, epochs: int) -> tuple[subprocess.Popen[bytes], list[int]]:
     """Start a long run; return its agent and the processes of its ranks, once they train."""
     command = [*LAUNCH, *TRAIN, "--epochs", str(epochs), "--out", str(out), "--resume", "auto"]

@@ -62,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(verb: str, rest: Sequence[str], *, debug: bool) -> int:
+    from nfm.cli.heap import keep_freed_memory
     from nfm.errors import NFMError, did_you_mean
 
     module = import_module(f"nfm.cli.{verb}_verb")
@@ -75,6 +76,7 @@ def _run(verb: str, rest: Sequence[str], *, debug: bool) -> int:
         flag = unknown[0].split("=")[0]
         known = [name for action in options._actions for name in action.option_strings]
         options.error(f"unrecognized arguments: {' '.join(unknown)}{did_you_mean(flag, known)}")
+    keep_freed_memory()
     try:
         module.run(given)
     except NFMError as error:

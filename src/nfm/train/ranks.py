@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -108,6 +109,7 @@ def joined(device: str = "auto") -> Iterator[Ranks]:
     if chosen.type == "cuda":
         chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(chosen)
+    importlib.import_module("torch._dynamo")  # as DDP will: imported later, it keeps the group past its end
     try:
         dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
     except (ValueError, RuntimeError) as error:

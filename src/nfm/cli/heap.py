@@ -1,0 +1,27 @@
+"""The C library's heap: what a step frees stays with the process, for the next step.
+
+By default glibc gives big pieces of memory back to the system as soon as they are free. A training step frees its
+activations at its end, and the next one gets them again page by page: thousands of page faults, each page zeroed first.
+The verbs of the command line own their process and may change that; a library may not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+MOST_IN_HEAP = 2**25  # bytes: glibc maps a bigger piece on its own, whatever it is told
+NEVER = -1
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
+_USERS_OWN = ("GLIBC_TUNABLES", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
+
+
+def keep_freed_memory() -> bool:
+    """Let freed memory stay in the heap; tell whether it does: not without glibc, nor against the user's settings."""
+    if any(name in os.environ for name in _USERS_OWN):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another C library, or none that can be asked
+        return False
+    return bool(mallopt(_M_MMAP_THRESHOLD, MOST_IN_HEAP) and mallopt(_M_TRIM_THRESHOLD, NEVER))

@@ -1,0 +1,44 @@
+"""Freed memory stays with the process of a verb: its next step faults no pages in."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+CHILD = """
+import resource, sys
+import torch
+from nfm.cli.heap import keep_freed_memory
+print(keep_freed_memory() if sys.argv[1] == "kept" else "as it was")
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+def step():  # what one step frees: 16 pieces of 8 MiB
+    [torch.ones(2**21) for _ in range(16)]
+step(), step()
+before = faults()
+step()
+print(faults() - before)
+"""
+SETTINGS = ("GLIBC_TUNABLES", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
+
+
+def run(memory: str, **settings: str) -> list[str]:
+    environment = {name: value for name, value in os.environ.items() if name not in SETTINGS} | settings
+    command = [sys.executable, "-c", CHILD, memory]
+    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.split()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no such setting")
+def test_a_step_faults_nothing_in_that_the_last_one_freed() -> None:
+    kept, few = run("kept")
+    *_, many = run("given back")
+    assert kept == "True"
+    assert int(few) < 100 < 4096 < int(many)
+
+
+def test_the_users_own_settings_stay() -> None:
+    assert run("kept", MALLOC_TRIM_THRESHOLD_="131072")[0] == "False"

@@ -1,0 +1,57 @@
+"""A limit of a benchmark: met by the median, missed where chance cannot explain it, and undecided between."""
+
+from __future__ import annotations
+
+import doctest
+
+import numpy as np
+import pytest
+from benchmarks import side_by_side
+from benchmarks.record import Thresholds, table, to_row
+from benchmarks.side_by_side import Ratio, below_median
+
+LIMITS = Thresholds({"ours / theirs": 1.02})
+
+
+def ratio(*ratios: float) -> Ratio:
+    return Ratio.of("ours / theirs", [(each, 1.0) for each in ratios])
+
+
+def test_the_examples_of_the_docstrings() -> None:
+    assert doctest.testmod(side_by_side).failed == 0
+
+
+@pytest.mark.parametrize(
+    ("ratios", "verdict"),
+    [
+        ([0.9, 1.0, 1.03, 1.3, 1.4], "not told apart"),
+        ([0.9, 1.0, 1.01, 1.01, 1.4], "ok"),
+        ([1.03, 1.04, 1.05, 1.06, 1.07], "ABOVE"),
+        ([1.0, *[1.05] * 8], "ABOVE"),  # one lucky round of nine is not enough
+        ([1.0, 1.0, *[1.05] * 7], "not told apart"),
+    ],
+)
+def test_verdicts(ratios: list[float], verdict: str) -> None:
+    assert LIMITS.verdict(ratio(*ratios)).startswith(verdict)
+
+
+def test_a_ratio_without_a_limit_is_reported() -> None:
+    assert Thresholds({}).verdict(ratio(5.0)) == "(reported)"
+
+
+def test_where_the_interval_begins_is_right_in_nearly_all_runs() -> None:
+    """Of a skewed law with median 1: 97.5% at least, and not all, or it would tell nothing."""
+    draws = np.sort(np.random.Generator(np.random.Philox(key=7)).lognormal(0.0, 0.5, (20_000, 21)))
+    held = (draws[:, below_median(21)] <= 1).mean()
+    assert 0.975 <= held < 0.995
+    assert (draws[:, below_median(21) + 2] <= 1).mean() < 0.95
+
+
+def test_the_table_tells_what_is_undecided() -> None:
+    about = {"torch": "2", "threads": 2, "machine": "m", "part": "p"}
+    rows = [to_row(ratio(0.9, 1.0, 1.05, 1.3, 1.4), LIMITS) | about]
+    limits = Thresholds.read().at_most
+    assert "ours / theirs" not in limits
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Thresholds, "read", lambda: LIMITS)
+        assert "| 1.050 | 1.000 to 1.300 | 1.02 (from 0.900) | 5 |" in table(rows)
