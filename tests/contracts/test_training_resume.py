@@ -110,7 +110,7 @@ class TestTheComparisonSees:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         keyed = NoisyFeatureMixup.choose
-        monkeypatch.setattr(NoisyFeatureMixup, "choose", lambda self, sites, step=None: keyed(self, sites))
+        monkeypatch.setattr(NoisyFeatureMixup, "choose", lambda self, sites, *_, **__: keyed(self, sites))
         self.cut_and_go_on(tmp_path)
 
     def test_layers_that_draw_from_the_global_generator(

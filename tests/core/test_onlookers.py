@@ -37,7 +37,7 @@ def images(*, seed: int = 0) -> Tensor:
 def by_operator(x: Tensor, made: Choice) -> Tensor:
     noise = made.noise
     return mix_noise_op(
-        x, made.numbers, made.key, made.per_sample, made.dominant, noise.add_law, noise.mult_law,
+        x, *made.arguments.tensors, made.per_sample, made.dominant, noise.add_law, noise.mult_law,
         noise.granularity, noise.sparsity, noise.relative, 0,
     )  # fmt: skip
 
@@ -75,7 +75,7 @@ def test_both_ways_give_the_same_values_and_derivatives(per_sample: bool) -> Non
 
 
 def test_a_mode_sees_the_operator_and_not_its_inside() -> None:
-    x, made = images(), choice()
+    x, made = images(), choice().ready()
     with Seen() as seen:
         inside = made.apply(x)
     assert seen.names == ["nfm.mix_noise.default"]

@@ -37,7 +37,7 @@ def values(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Te
 def arguments(x: Tensor, made: Choice) -> tuple:
     noise = made.noise
     return (
-        x, made.numbers, made.key, made.per_sample, made.dominant, noise.add_law, noise.mult_law,
+        x, *made.arguments.tensors, made.per_sample, made.dominant, noise.add_law, noise.mult_law,
         noise.granularity, noise.sparsity, noise.relative, 0,
     )  # fmt: skip
 

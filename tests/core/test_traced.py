@@ -30,14 +30,14 @@ NOISES = [
 def choice(noise: nfm.Noise, *, alpha: float = 1.0, per_sample: bool = False) -> Choice:
     return Choice(
         "input", key=3, step=0, alpha=alpha, beta=alpha, per_sample=per_sample, dominant=False, noise=noise
-    )
+    ).ready()
 
 
 def apply(made: Choice, x: Tensor, seed: int = 0) -> Tensor:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return traced.mix_noise(
-            x, made.numbers, made.key, made.noise, per_sample=made.per_sample, dominant=False, stream=0
+            x, *made.arguments.tensors, made.noise, per_sample=made.per_sample, dominant=False, stream=0
         )
 
 
@@ -117,7 +117,7 @@ def test_mix_and_noise_are_one_kernel() -> None:
     def opaque(x: Tensor, numbers: Tensor, key: Tensor) -> Tensor:
         return made.apply(x.sin())
 
-    given = values(64, 32, 8, 8), made.numbers, made.key
+    given = values(64, 32, 8, 8), *made.arguments.tensors
     (kernel,) = kernels_of(whole, *given)
     assert all(part in kernel for part in ("index", "mul", "add", "randn"))
     assert not any("randn" in name or "index" in name for name in kernels_of(opaque, *given))

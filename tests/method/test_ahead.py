@@ -25,7 +25,9 @@ SITES = ("input", "first", "second")
 def begin(
     step: int, *, sites: tuple[str, ...] = SITES, seed: int = 7, rank: int = 0, alpha: float = 1.0
 ) -> Beginning:
-    return beginning_of(step, Laws(sites, seed, rank, alpha, alpha, dominant=False))
+    return beginning_of(
+        step, Laws(sites, seed, rank, alpha, alpha, per_sample=False, dominant=False, batch=None)
+    )
 
 
 @pytest.mark.parametrize("step", [0, 1, STEPS - 1, STEPS, 5 * STEPS + 3, 10**9])
@@ -45,6 +47,21 @@ def test_two_choices_of_a_step_differ_by_their_serial_numbers_alone() -> None:
     assert first.numbers != nfm.preset("nfm", seed=3).choose(SITES, step=41).arguments.numbers
 
 
+@pytest.mark.parametrize("weights", ["batch", "sample"])
+def test_pairings_drawn_ahead_are_those_of_their_keys(weights: str) -> None:
+    """Of the size that was told, and of another, as the last batch of an epoch has it."""
+    method = nfm.NoisyFeatureMixup("input", weights=weights, seed=3)
+    for step, size in ((5, 32), (6, 32), (7, 12), (20, 32)):
+        ahead, alone = method.choose(("input",), step, batch=32), method.choose(("input",), step)
+        key = ahead.arguments.keys.pairing
+        partner = torch.randperm(size, generator=torch_generator(fold(key, "partner")))
+        assert torch.equal(ahead.draw(size).partner, partner)
+        assert torch.equal(ahead.draw(size).weight, alone.draw(size).weight)
+        other = method.choose(("input",), step + 1, batch=32).draw(size)
+        assert not torch.equal(other.partner, partner)
+        assert not torch.equal(other.weight, alone.draw(size).weight)
+
+
 def test_each_ingredient_counts() -> None:
     others = [begin(4), begin(5), begin(4, seed=8), begin(4, rank=1), begin(4, alpha=0.5)]
     assert len({other.weight for other in others}) == len(others)
@@ -55,9 +72,9 @@ def test_a_setting_that_is_changed_between_two_steps_counts_from_the_next() -> N
     method, fresh = (nfm.preset("mixup", seed=3) for _ in range(2))
     method.choose(("input",), step=0)
     method.alpha = method.beta = fresh.alpha = fresh.beta = 0.1
-    changed, expected = (scheme.choose(("input",), step=1).numbers.tolist() for scheme in (method, fresh))
+    changed, expected = (scheme.choose(("input",), step=1).arguments.numbers for scheme in (method, fresh))
     assert changed == expected
-    assert changed != nfm.preset("mixup", seed=3).choose(("input",), step=1).numbers.tolist()
+    assert changed != nfm.preset("mixup", seed=3).choose(("input",), step=1).arguments.numbers
 
 
 def test_passing_generators_are_as_fresh_ones() -> None:

@@ -56,7 +56,8 @@ def test_any_step_equals_the_one_by_hand(
 
 def plain_operations(draw: nfm.Draw, h: Tensor) -> Tensor:
     """Apply `draw` to `h` by plain tensor operations."""
-    noise, (numbers, keys, _) = draw.choice.noise, draw.choice.arguments
+    noise, drawn = draw.choice.noise, draw.choice.arguments
+    numbers, keys = drawn.numbers, drawn.keys
     add, mult = noise_of(
         h, numbers, fold(keys.noise, 0), add_law=noise.add_law, mult_law=noise.mult_law,
         granularity=noise.granularity, sparsity=noise.sparsity,

@@ -34,7 +34,7 @@ def choice(weights: str = "batch") -> BoxChoice:
 def test_operators_are_registered_soundly(operator, weights: str) -> None:
     made = choice(weights)
     x = batch(3, 2, 4, 4)[0].double().requires_grad_()
-    torch.library.opcheck(operator, (x, made.numbers, made.key, made.per_sample, 0))
+    torch.library.opcheck(operator, (x, *made.arguments.tensors, made.per_sample, 0))
 
 
 @PER_SAMPLE
@@ -43,10 +43,10 @@ def test_the_gradient_is_the_transposed_map(weights: str) -> None:
     for step in range(6):
         made = method(weights=weights).choose(SITES, step=step)
         x, g = (batch(5, 2, 4, 6, seed=seed)[0].double() for seed in (1, 2))
-        forward = paste_box_op(x, made.numbers, made.key, made.per_sample, 0)
-        backward = paste_box_transposed_op(g, made.numbers, made.key, made.per_sample, 0)
+        forward = paste_box_op(x, *made.arguments.tensors, made.per_sample, 0)
+        backward = paste_box_transposed_op(g, *made.arguments.tensors, made.per_sample, 0)
         assert torch.allclose((forward * g).sum(), (x * backward).sum(), rtol=1e-12)
-        wrong = paste_box_op(g, made.numbers, made.key, made.per_sample, 0)  # the control
+        wrong = paste_box_op(g, *made.arguments.tensors, made.per_sample, 0)  # the control
         seen += not torch.allclose((forward * g).sum(), (x * wrong).sum(), rtol=1e-6)
     assert seen >= 3  # a permutation that is its own inverse hides it
 

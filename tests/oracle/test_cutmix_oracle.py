@@ -39,8 +39,8 @@ def run_by_hand(net: ConvNet, x: Tensor, y: Tensor, outcome: nfm.Outcome) -> tup
     """Return output and loss of the same step, written out."""
     choice = outcome.draw.choice
     h = net.first(x) if outcome.draw.site == "first" else x
-    numbers, keys, _ = choice.arguments
-    _, boxes = boxes_of(keys.pairing, h.shape, numbers, per_sample=choice.per_sample)
+    drawn = choice.arguments
+    _, boxes = boxes_of(drawn.keys.pairing, h.shape, drawn.numbers, per_sample=choice.per_sample)
     h, shares = pasted(h, outcome.draw.partner.tolist(), boxes)
     h = h if outcome.draw.site == "first" else net.first(h)
     output = net.head(net.second(h).mean((2, 3)))
@@ -78,7 +78,7 @@ def test_the_loop_sees_a_weight_that_is_not_the_pasted_area() -> None:
     for step in range(6):
         outcome = method(build(ConvNet), x, y, step=step)
         _, loss = run_by_hand(build(ConvNet), x, y, outcome)
-        drawn = float(outcome.draw.choice.numbers[0])
+        drawn = outcome.draw.choice.arguments.numbers.weight
         other = drawn * F.cross_entropy(outcome.output, y)
         other = other + (1 - drawn) * F.cross_entropy(outcome.output, y[outcome.draw.partner])
         differ += float((other - loss).detach().abs()) > 1e-3

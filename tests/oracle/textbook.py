@@ -44,7 +44,8 @@ def values_of(draw: nfm.Draw, h: Tensor, stream: int = 0) -> Values:
     weights, partners = draw.weight.expand(len(h)).tolist(), draw.partner.tolist()
     if draw.choice is None:  # a plain step
         return Values(draw.site, weights, partners, None, None)
-    noise, (numbers, keys, _) = draw.choice.noise, draw.choice.arguments
+    noise, drawn = draw.choice.noise, draw.choice.arguments
+    numbers, keys = drawn.numbers, drawn.keys
     add, mult = noise_of(
         h, numbers, fold(keys.noise, stream), add_law=noise.add_law, mult_law=noise.mult_law,
         granularity=noise.granularity, sparsity=noise.sparsity,

@@ -130,7 +130,7 @@ def test_sites_are_chosen_uniformly_and_do_not_change_the_weights() -> None:
     counts = np.array([sum(choice.site == site for choice in choices) for site in sites])
     assert chi_square(counts) < chdtri(3, 1e-3)
     for site in sites:
-        weights = [float(choice.numbers[0]) for choice in choices if choice.site == site]
+        weights = [choice.arguments.numbers.weight for choice in choices if choice.site == site]
         assert abs(np.mean(weights) - 0.5) < 4.5 * np.sqrt(1 / 12 / len(weights))
 
 

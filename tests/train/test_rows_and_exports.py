@@ -54,7 +54,7 @@ def test_rows_of_steps_tell_the_draw(run: Path) -> None:
     assert set(rows[0]) == {"kind", "epoch", "step", "loss", "lr", "grad_norm", "site", "weight"}
     for row in rows:
         choice = preset("nfm").choose(("input", "hidden1", "hidden2", "hidden3"), step=row["step"])
-        assert (row["site"], row["weight"]) == (choice.site, float(choice.numbers[0]))
+        assert (row["site"], row["weight"]) == (choice.site, choice.arguments.numbers.weight)
 
 
 def test_rows_of_epochs_tell_what_was_measured(tmp_path: Path) -> None:

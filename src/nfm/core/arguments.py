@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from array import array
 from typing import NamedTuple
@@ -33,30 +34,34 @@ class Keys(NamedTuple):
     serial: int
 
 
-class Arguments(NamedTuple):
-    """Numbers and keys of one forward pass; `tensors` are the same, because a graph would keep Python's for good."""
+class Arguments:
+    """Numbers and keys of one forward pass; `tensors` are the same, because a graph would keep Python's for good.
 
-    numbers: Numbers
-    keys: Keys
-    tensors: tuple[Tensor, Tensor]
+    They are made when they are asked for first; whoever hands a choice to a graph asks before.
+    """
+
+    def __init__(self, numbers: Numbers, keys: Keys) -> None:
+        self.numbers, self.keys = numbers, keys
 
     @classmethod
     def of(cls, numbers: Numbers, *, pairing: int, noise: int) -> Arguments:
         """Return the arguments of a forward pass, under a new serial number."""
-        keys = Keys(pairing, noise, next(_SERIALS))
-        return cls(numbers, keys, _as_tensors(numbers, keys))
+        return cls(numbers, Keys(pairing, noise, next(_SERIALS)))
 
     def again(self) -> Arguments:
         """Return the same under another serial number."""
         return Arguments.of(self.numbers, pairing=self.keys.pairing, noise=self.keys.noise)
 
-
-@lasting
-def _as_tensors(numbers: Numbers, keys: Keys) -> tuple[Tensor, Tensor]:
-    if in_a_mode():  # which may want tensors of its own
-        return torch.tensor(numbers, dtype=torch.float64, device="cpu"), torch.tensor(keys, device="cpu")
-    # From buffers: sooner than from lists, and on the CPU whatever the default device is.
-    return (
-        torch.frombuffer(array("d", numbers), dtype=torch.float64),
-        torch.frombuffer(array("q", keys), dtype=torch.int64),
-    )
+    @functools.cached_property
+    @lasting
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """Return numbers [5] and keys [3]."""
+        if in_a_mode():  # which may want tensors of its own
+            return torch.tensor(self.numbers, dtype=torch.float64, device="cpu"), torch.tensor(
+                self.keys, device="cpu"
+            )
+        # From buffers: sooner than from lists, and on the CPU whatever the default device is.
+        return (
+            torch.frombuffer(array("d", self.numbers), dtype=torch.float64),
+            torch.frombuffer(array("q", self.keys), dtype=torch.int64),
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -39,27 +39,30 @@ class Choice:
         self.per_sample, self.dominant, self.noise = per_sample, dominant, noise
         if weight is None:
             (weight,) = weights_of([key], alpha, beta, dominant=dominant)
-        noise_key = fold(key, "noise", view)
+        noise_key = 0 if noise.silent else fold(key, "noise", view)
         numbers = Numbers(weight, alpha, beta, *noise.scaled_levels(noise_key))
         self.arguments = Arguments.of(numbers, pairing=key, noise=noise_key)
-        self.numbers, self.key = self.arguments.tensors
         self._receipt = Receipt(self.arguments.keys.serial)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Give a copy a serial number and a receipt of its own, which goes on from that of the original."""
         vars(self).update(state)
         self.arguments, met = self.arguments.again(), self._receipt
-        self.numbers, self.key = self.arguments.tensors
         self._receipt = Receipt(self.arguments.keys.serial, runs=met.runs, shape=met.shape)
 
     def again(self, *, forced: bool = False, view: int | None = None, noise: Noise | None = None) -> Choice:
         """Return the same choice for another forward pass, with a receipt of its own."""
-        numbers, keys, _ = self.arguments
+        numbers, keys = self.arguments.numbers, self.arguments.keys
         return type(self)(
             self.site, key=keys.pairing, step=self.step, alpha=numbers.alpha, beta=numbers.beta,
             per_sample=self.per_sample, dominant=self.dominant, noise=noise or self.noise,
             weight=numbers.weight, forced=forced, view=self.view if view is None else view,
         )  # fmt: skip
+
+    def ready(self) -> Self:
+        """Make the tensors that a compiled graph will read; return the choice."""
+        _ = self.arguments.tensors
+        return self
 
     @property
     def uses(self) -> int:
@@ -76,7 +79,7 @@ class Choice:
         noise = self.noise
         if x.device.type != "cpu" and torch.compiler.is_compiling():
             return traced.mix_noise(
-                x, self.numbers, self.key, noise,
+                x, *self.arguments.tensors, noise,
                 per_sample=self.per_sample, dominant=self.dominant, stream=stream,
             )  # fmt: skip
         return run_mix_noise(
@@ -86,7 +89,7 @@ class Choice:
 
     def draw(self, size: int) -> Draw:
         """Return what this choice means for a batch of `size`."""
-        numbers, keys, _ = self.arguments
+        numbers, keys = self.arguments.numbers, self.arguments.keys
         pairing = drawn_pairing(
             keys.pairing, size, *numbers[:3], per_sample=self.per_sample, dominant=self.dominant
         )

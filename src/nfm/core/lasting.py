@@ -10,6 +10,7 @@ import torch
 
 from nfm.core.onlookers import in_a_mode
 
+LAST = 24  # made things remembered: those that are drawn some steps ahead, and a few more
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
 
@@ -31,12 +32,12 @@ def lasting(function: Callable[Given, Made]) -> Callable[Given, Made]:
 
 
 def remembered(function: Callable[Given, Made]) -> Callable[Given, Made]:
-    """Let `function` remember the last four things that it made, to be read only, and shared by all who ask.
+    """Let `function` remember the last things that it made, to be read only, and shared by all who ask.
 
     Under a mode, which may make other tensors of them, it remembers nothing.
     """
     made = lasting(function)
-    kept = functools.lru_cache(maxsize=4)(made)
+    kept = functools.lru_cache(maxsize=LAST)(made)
 
     @functools.wraps(function)
     def run(*args: Given.args, **kwargs: Given.kwargs) -> Made:

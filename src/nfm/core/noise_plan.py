@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
@@ -43,7 +44,9 @@ class NoisePlan:
     ) -> NoisePlan:  # fmt: skip
         """Return the plan of `key` with the levels (additive, multiplicative) of this batch."""
         add, mult = levels
-        sparse = sparsity > 0 and (add > 0 or mult > 0)
+        if not (add or mult):
+            return _silent_plan(granularity)
+        sparse = sparsity > 0
         return cls(
             add=Source(add_law, fold(key, "add"), add) if add else None,
             mult=Source(mult_law, fold(key, "mult"), mult) if mult else None,
@@ -83,3 +86,8 @@ class NoisePlan:
         if add is not None and self.scale != 1:
             add *= self.scale
         return add, mult
+
+
+@functools.cache
+def _silent_plan(granularity: str) -> NoisePlan:
+    return NoisePlan(add=None, mult=None, touch=None, sparsity=0.0, granularity=granularity)

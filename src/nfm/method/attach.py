@@ -57,7 +57,7 @@ class Mixer:
 
     def peek(self) -> Choice | None:
         """Return the choice of the next step, None for a plain one."""
-        return None if self.method.idle else self.method.choose(tuple(self.sites), step=self.method.step)
+        return None if self.method.idle else self._choose(self.method.step)
 
     def claim(self, waiting: Choice | None) -> Choice | None:
         """Take the next step, for which `waiting` may have been made already."""
@@ -66,7 +66,10 @@ class Mixer:
             return None
         if waiting is not None and waiting.step == step and not waiting.uses:
             return waiting
-        return self.method.choose(tuple(self.sites), step=step)
+        return self._choose(step)
+
+    def _choose(self, step: int) -> Choice:
+        return self.method.choose(tuple(self.sites), step=step).ready()
 
     def loss(self, output: Any, y: Any, criterion: Criterion = F.cross_entropy) -> Tensor:
         """Return the loss of `output` for the labels `y`, mixed as the forward pass that made it was.

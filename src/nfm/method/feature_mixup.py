@@ -103,14 +103,15 @@ class NoisyFeatureMixup(Stepped):
             sites = self._resolved[root] = resolve(root, self.sites, self.inputs)
         return sites
 
-    def choose(self, sites: Sequence[str], step: int | None = None) -> Choice:
-        """Make the choice of `step` (default: the next one) among `sites`."""
+    def choose(self, sites: Sequence[str], step: int | None = None, *, batch: int | None = None) -> Choice:
+        """Make the choice of `step` (default: the next one) among `sites`; sooner, if the size of the batch is told."""
         step = self.claim() if step is None else step
-        laws = Laws(tuple(sites), self.seed, rank(), self.alpha, self.beta, self.dominant)
+        per_sample = self.weights == PER_SAMPLE
+        laws = Laws(tuple(sites), self.seed, rank(), self.alpha, self.beta, per_sample, self.dominant, batch)
         begun = beginning_of(step, laws)
         return self.kind(
             begun.site, key=begun.key, step=step, alpha=self.alpha, beta=self.beta, weight=begun.weight,
-            per_sample=self.weights == PER_SAMPLE, dominant=self.dominant, noise=self.noise,
+            per_sample=per_sample, dominant=self.dominant, noise=self.noise,
         )  # fmt: skip
 
     def __call__(
@@ -133,7 +134,7 @@ class NoisyFeatureMixup(Stepped):
             sites = self.sites_of(root)
             if self.idle:
                 return _plain_step(model, x, y, criterion=criterion, step=step, site=next(iter(sites)))
-            choice = self.choose(tuple(sites), step)
+            choice = self.choose(tuple(sites), step, batch=size)
         else:
             output, choice = model(*args, **kwargs), None
         if choice is not None:

@@ -61,6 +61,8 @@ def mix_inputs(
     All share partners and weight, each has noise of its own; everything else is passed through.
     `positional` are the model's `positional_names`.
     """
+    if names is None and not kwargs and len(args) == 1 and is_feature(args[0]):  # the usual case, sooner
+        return (apply(args[0], 0),), kwargs
     positions = dict(enumerate(positional))
     given = {positions.get(index, str(index)): value for index, value in enumerate(args)} | kwargs
     chosen = _chosen(model, given, names)

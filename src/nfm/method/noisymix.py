@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -33,11 +33,17 @@ class ViewsChoice(Choice):
         first = parts[0]
         self.parts = tuple(parts)
         self.site, self.step, self.forced, self.view = first.site, first.step, first.forced, first.view
-        self.arguments, self.numbers, self.key = first.arguments, first.numbers, first.key
+        self.arguments = first.arguments
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Give a copy the copies of the parts."""
         self.__init__(state["parts"])  # type: ignore[misc]
+
+    def ready(self) -> Self:
+        """Make the tensors of the parts; return the choice."""
+        for part in self.parts:
+            part.ready()
+        return self
 
     @property
     def uses(self) -> int:

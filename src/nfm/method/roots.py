@@ -14,7 +14,7 @@ from nfm.method.hooks import ROOT, RootEntry, RootExit, apply_to_batch, check_fi
 from nfm.method.inputs import batch_size, mix_inputs, positional_names
 from nfm.method.revival import in_backward
 from nfm.method.sites import Site
-from nfm.method.sockets import Sockets
+from nfm.method.sockets import Sockets, refuse_recomputation
 
 _ATTACHED: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # every module inside an attached network
 
@@ -69,10 +69,10 @@ def forward_mixed(
 ) -> Any:
     """Run one forward pass in which `choice` acts at `site`; refuse one in which it did not act exactly once."""
     root = root_of(model)
-    sockets = Sockets.of(root)
     by_hand = model is root and not root._forward_pre_hooks  # of others, which see the input first
     if by_hand and site.module == ROOT and not _compiled(root):
-        return _forward_mixed_inputs(sockets, args, kwargs, choice, site)
+        return _forward_mixed_inputs(root, args, kwargs, choice, site)
+    sockets = Sockets.of(root)
     if _ignores_hooks(model, root, site) and not (sockets.feed and site.name in sockets.sites):
         raise AttachError(
             f"{type(root).__name__} was compiled before the method was attached, and the compiler ignores "
@@ -89,19 +89,18 @@ def forward_mixed(
 
 
 def _forward_mixed_inputs(
-    sockets: Sockets, args: tuple[Any, ...], kwargs: dict[str, Any], choice: Choice, site: Site
+    root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], choice: Choice, site: Site
 ) -> Any:
-    """Run the root on mixed inputs: nothing acts inside it, so that no hook is needed."""
-    root, batch = sockets.root, batch_size(args, kwargs)
+    """Run a root that is not attached on mixed inputs: nothing acts inside it, so that no hook is needed."""
+    batch = batch_size(args, kwargs)
     if in_backward() and acts(root) and not choice.forced:
-        sockets.refuse_recomputation()
+        refuse_recomputation(root)
 
     def apply(x: Tensor, stream: int) -> Tensor:
         return apply_to_batch(choice, batch, x, stream)
 
     args, kwargs = mix_inputs(root, args, kwargs, site.inputs, apply, positional=positional_names(root))
-    with sockets.offer(None):
-        return root(*args, **kwargs)
+    return root(*args, **kwargs)
 
 
 def _run_by_hand(sockets: Sockets, root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

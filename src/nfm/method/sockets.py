@@ -156,7 +156,7 @@ class Sockets:
     def offer(self, choice: Choice | None) -> Iterator[None]:
         """Let `choice` wait for the forward pass of this block; None lets nothing act in it."""
         slot = self.slot
-        before, slot.waiting, slot.offered = slot.waiting, choice, True
+        before, slot.waiting, slot.offered = slot.waiting, choice and choice.ready(), True
         try:
             yield
         finally:
@@ -174,19 +174,11 @@ class Sockets:
             if slot.revived:
                 return True
             if acts and (slot.waiting or (self.feed and not slot.offered and self.feed.peek())):
-                self.refuse_recomputation()
+                refuse_recomputation(root)
             return False
         if acts and self.feed and not slot.offered:
             slot.waiting = self.feed.claim(slot.waiting)
         return False
-
-    def refuse_recomputation(self) -> NoReturn:
-        """Refuse to mix in a backward pass what its forward pass did not mix so."""
-        raise AttachError(
-            f"{type(self.root).__name__} is recomputed in a backward pass whose forward was not mixed: "
-            "the whole network, or the step itself, stands in one checkpoint; checkpoint its blocks, or the network "
-            "alone with use_reentrant=False"
-        )
 
     def acting(self, slot: Slot) -> Choice | None:
         """Return the choice that acts where this thread is; an interrupted forward pass leaves its own behind."""
@@ -206,3 +198,12 @@ class Sockets:
         mark(output, choice, slot.batch, self, revive_from=slot.began if slot.repeatable else None)
         if self.feed and not slot.offered:
             slot.waiting = self.feed.peek()  # a compiled forward pass could not make its own
+
+
+def refuse_recomputation(root: nn.Module) -> NoReturn:
+    """Refuse to mix in a backward pass what its forward pass did not mix so."""
+    raise AttachError(
+        f"{type(root).__name__} is recomputed in a backward pass whose forward was not mixed: "
+        "the whole network, or the step itself, stands in one checkpoint; checkpoint its blocks, or the network "
+        "alone with use_reentrant=False"
+    )
