@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from benchmarks.side_by_side import Ratio
 
-ROUNDS, STEPS = 3, 3
+ROUNDS, STEPS = 2, 3
 CHILD = """
 import sys
 from benchmarks.networks import peak_memory, preact_resnet18, training

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from benchmarks.side_by_side import Ratio
 
-ROUNDS = 3
+ROUNDS = 2
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
 

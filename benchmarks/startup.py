@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
-from benchmarks.side_by_side import Ratio, compare
+from benchmarks.side_by_side import Ratio, compare_all
 
 ROUNDS = 5
 
@@ -17,6 +17,8 @@ def _running(*arguments: str) -> Callable[[], object]:
 
 def measure() -> Iterator[Ratio]:
     """Yield the ratios."""
-    torch = _running("-c", "import torch")
-    yield compare("import nfm / import torch", _running("-c", "import torch, nfm"), torch, rounds=ROUNDS)
-    yield compare("nfm --help / import torch", _running("-m", "nfm", "--help"), torch, rounds=ROUNDS)
+    ours = {
+        "import nfm / import torch": _running("-c", "import torch, nfm"),
+        "nfm --help / import torch": _running("-m", "nfm", "--help"),
+    }
+    yield from compare_all(ours, _running("-c", "import torch"), rounds=ROUNDS)

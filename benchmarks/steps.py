@@ -12,9 +12,9 @@ from benchmarks.side_by_side import Ratio, compare, compare_all
 from nfm.method.presets import preset
 
 NETWORKS = {
-    "PreActResNet-18": (lambda: preact_resnet18(1.0), 9, 1),
-    "PreActResNet-18 of width 1/4": (lambda: preact_resnet18(0.25), 30, 2),
-    "ViT-Lite-7/4": (vit_lite, 9, 1),
+    "PreActResNet-18": (lambda: preact_resnet18(1.0), 8, 1),
+    "PreActResNet-18 of width 1/4": (lambda: preact_resnet18(0.25), 25, 2),
+    "ViT-Lite-7/4": (vit_lite, 8, 1),
 }  # how to build it, rounds, steps a turn of which the best counts
 
 
@@ -34,4 +34,4 @@ def measure() -> Iterator[Ratio]:
         yield from compare_all(ours, _step(model, "erm"), rounds=rounds, best_of=best_of)
     last = preact_resnet18(0.25).to(memory_format=torch.channels_last)  # its first layer makes the batch so
     name = "channels_last step / contiguous step, nfm, width 1/4"
-    yield compare(name, _step(last, "nfm"), _step(preact_resnet18(0.25), "nfm"), rounds=9, best_of=2)
+    yield compare(name, _step(last, "nfm"), _step(preact_resnet18(0.25), "nfm"), rounds=5, best_of=2)

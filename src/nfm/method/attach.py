@@ -69,7 +69,8 @@ class Mixer:
         return self._choose(step)
 
     def _choose(self, step: int) -> Choice:
-        return self.method.choose(tuple(self.sites), step=step).ready()
+        batch = self._sockets.slot.batch or None  # as the last one had
+        return self.method.choose(tuple(self.sites), step, batch=batch).ready()
 
     def loss(self, output: Any, y: Any, criterion: Criterion = F.cross_entropy) -> Tensor:
         """Return the loss of `output` for the labels `y`, mixed as the forward pass that made it was.
