@@ -14,7 +14,7 @@ import time
 
 import torch
 
-from benchmarks.record import ROWS, Thresholds, to_row, write_tables
+from benchmarks.record import ABOVE, ROWS, UNDECIDED, Thresholds, to_row, write_tables
 from nfm.results import append_rows, provenance
 
 PARTS = (
@@ -35,23 +35,25 @@ def main() -> None:
         write_tables()
         return
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; median of ratios [quartiles]")
-    missed = [name for part in given.parts or PARTS for name in _measure(part)]
-    if missed:
-        sys.exit(f"{len(missed)} above the threshold: {'; '.join(missed)}")
+    verdicts = [verdict for part in given.parts or PARTS for verdict in _measure(part)]
+    for word in (UNDECIDED, ABOVE):
+        if found := [name for name, verdict in verdicts if verdict.startswith(word)]:
+            print(f"{len(found)} {word}: {'; '.join(found)}")
+    if any(verdict.startswith(ABOVE) for _, verdict in verdicts):
+        sys.exit(1)
 
 
-def _measure(part: str) -> list[str]:
-    """Print the ratios of a part and keep their rows; return those that miss their threshold."""
-    thresholds, missed = Thresholds.read(), []
+def _measure(part: str) -> list[tuple[str, str]]:
+    """Print the ratios of a part and keep their rows; return their names and verdicts."""
+    thresholds, verdicts = Thresholds.read(), []
     module = importlib.import_module(f"benchmarks.{part}")
     about = {"part": part, "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())} | provenance()
     for ratio in module.measure():
         verdict = thresholds.verdict(ratio)
         print(f"{ratio}  {verdict}", flush=True)
         append_rows(ROWS, [to_row(ratio, thresholds) | about])
-        if verdict.startswith("ABOVE"):
-            missed.append(ratio.name)
-    return missed
+        verdicts.append((ratio.name, verdict))
+    return verdicts
 
 
 if __name__ == "__main__":

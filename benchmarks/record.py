@@ -13,6 +13,8 @@ HERE = Path(__file__).parent
 ROWS = HERE / "rows.jsonl"
 DOCS = HERE.parent / "docs"
 PAGES = {"performance.md": None, "schemes/index.md": "schemes"}  # and the part it shows; None: all
+OK, UNDECIDED, ABOVE = "ok", "not told apart", "ABOVE"
+FAR = 1.1  # times its limit: no ratio so high is allowed, whatever chance may do
 BEGIN, END = "<!-- table: python -m benchmarks --docs -->", "<!-- end of table -->"
 
 
@@ -28,13 +30,15 @@ class Thresholds:
         return cls(json.loads((HERE / "thresholds.json").read_text(encoding="utf-8")))
 
     def verdict(self, ratio: Ratio) -> str:
-        """Tell whether the ratio is allowed."""
+        """Tell whether the ratio is allowed, or not told apart from what is: never far above it."""
         limit = self.at_most.get(ratio.name)
         if limit is None:
             return "(reported)"
-        if ratio.median > limit >= ratio.floor:
-            return f"not told apart from at most {limit:g}: may be {ratio.floor:.3f}"
-        return f"{'ok' if ratio.median <= limit else 'ABOVE'}: at most {limit:g}"
+        if ratio.median <= limit:
+            return f"{OK}: at most {limit:g}"
+        if ratio.floor <= limit and ratio.median <= FAR * limit:
+            return f"{UNDECIDED} from at most {limit:g}: may be {ratio.floor:.3f}"
+        return f"{ABOVE}: at most {limit:g}"
 
 
 def to_row(ratio: Ratio, thresholds: Thresholds) -> Row:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 class Ratio:
     """What `ours` costs in units of `reference`: the median over rounds, the quartiles, and the best of each.
 
-    `floor` is where the 95% interval of the median begins: with what chance does in a run, it may be as low.
+    `floor` is where the 95% interval of the median begins: with what chance does in a run, it may be as low. Of
+    fewer than six rounds it is the least ratio.
     """
 
     name: str

@@ -1,5 +1,5 @@
 """``python -m nfm`` is ``nfm``; torchrun starts it so."""
 
-from nfm.cli import main
+from nfm.cli import command
 
-raise SystemExit(main())
+raise SystemExit(command())

@@ -7,7 +7,7 @@ import doctest
 import numpy as np
 import pytest
 from benchmarks import side_by_side
-from benchmarks.record import Thresholds, table, to_row
+from benchmarks.record import DOCS, PAGES, Thresholds, last_rows, table, to_row
 from benchmarks.side_by_side import Ratio, below_median
 
 LIMITS = Thresholds({"ours / theirs": 1.02})
@@ -29,6 +29,7 @@ def test_the_examples_of_the_docstrings() -> None:
         ([1.03, 1.04, 1.05, 1.06, 1.07], "ABOVE"),
         ([1.0, *[1.05] * 8], "ABOVE"),  # one lucky round of nine is not enough
         ([1.0, 1.0, *[1.05] * 7], "not told apart"),
+        ([1.0, 1.0, *[1.15] * 7], "ABOVE"),  # far above, and seldom below
     ],
 )
 def test_verdicts(ratios: list[float], verdict: str) -> None:
@@ -55,3 +56,9 @@ def test_the_table_tells_what_is_undecided() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Thresholds, "read", lambda: LIMITS)
         assert "| 1.050 | 1.000 to 1.300 | 1.02 (from 0.900) | 5 |" in table(rows)
+
+
+def test_the_docs_show_the_last_rows() -> None:
+    for name, part in PAGES.items():
+        shown = table([row for row in last_rows() if part in (None, row["part"])])
+        assert shown in (DOCS / name).read_text(encoding="utf-8")

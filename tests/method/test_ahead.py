@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import nfm
+from nfm.core.operator import MANY
 from nfm.core.weights import sample_weights
 from nfm.method.ahead import STEPS, Beginning, Laws, beginning_of
 from nfm.randomness import (
@@ -25,9 +26,7 @@ SITES = ("input", "first", "second")
 def begin(
     step: int, *, sites: tuple[str, ...] = SITES, seed: int = 7, rank: int = 0, alpha: float = 1.0
 ) -> Beginning:
-    return beginning_of(
-        step, Laws(sites, seed, rank, alpha, alpha, per_sample=False, dominant=False, batch=None)
-    )
+    return beginning_of(step, Laws(sites, seed, rank, alpha, alpha, dominant=False))
 
 
 @pytest.mark.parametrize("step", [0, 1, STEPS - 1, STEPS, 5 * STEPS + 3, 10**9])
@@ -48,18 +47,40 @@ def test_two_choices_of_a_step_differ_by_their_serial_numbers_alone() -> None:
 
 
 @pytest.mark.parametrize("weights", ["batch", "sample"])
-def test_pairings_drawn_ahead_are_those_of_their_keys(weights: str) -> None:
-    """Of the size that was told, and of another, as the last batch of an epoch has it."""
+def test_pairings_are_those_of_their_keys(weights: str) -> None:
+    """Drawn ahead or not: of the size that the last batch had, and of another."""
     method = nfm.NoisyFeatureMixup("input", weights=weights, seed=3)
-    for step, size in ((5, 32), (6, 32), (7, 12), (20, 32)):
-        ahead, alone = method.choose(("input",), step, batch=32), method.choose(("input",), step)
-        key = ahead.arguments.keys.pairing
-        partner = torch.randperm(size, generator=torch_generator(fold(key, "partner")))
-        assert torch.equal(ahead.draw(size).partner, partner)
-        assert torch.equal(ahead.draw(size).weight, alone.draw(size).weight)
-        other = method.choose(("input",), step + 1, batch=32).draw(size)
-        assert not torch.equal(other.partner, partner)
-        assert not torch.equal(other.weight, alone.draw(size).weight)
+    for step, size in ((4, 32), (5, 32), (6, 32), (7, 12), (20, 32)):
+        choice = method.choose(("input",), step, batch=size)
+        key = choice.arguments.keys.pairing
+        assert torch.equal(
+            choice.draw(size).partner, torch.randperm(size, generator=torch_generator(fold(key, "partner")))
+        )
+        drawn = sample_weights(
+            1.0, 1.0, size if weights == "sample" else 1, fold(key, "weight"), dominant=False
+        )
+        assert choice.draw(size).weight.reshape(-1).tolist() == drawn.tolist()
+
+
+def test_pairings_are_drawn_a_block_of_steps_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+    randperm = torch.randperm
+    monkeypatch.setattr(torch, "randperm", lambda size, **how: drawn.append(size) or randperm(size, **how))
+
+    def steps(method: nfm.NoisyFeatureMixup, sizes: list[int]) -> list[int]:
+        drawn.clear()
+        for size in sizes:
+            method.choose(("input",), batch=size).draw(size)
+        return drawn.copy()
+
+    same = nfm.preset("mixup", seed=91)
+    assert steps(same, [24, 24]) == [24] * STEPS  # the first alone, the second with the rest of its block
+    assert steps(same, [24] * (STEPS - 2)) == []
+    assert steps(nfm.preset("mixup", seed=92), [24, 25, 26, 27]) == [24, 25, 26, 27]
+    assert steps(nfm.preset("mixup", seed=93), [MANY + 1] * 3) == [MANY + 1] * 3
+    four = [nfm.preset("mixup", seed=seed) for seed in (94, 95, 96, 97)]
+    assert sum(len(steps(method, [24, 24])) for method in four) == 4 * STEPS
+    assert all(steps(method, [24] * (STEPS - 2)) == [] for method in four)
 
 
 def test_each_ingredient_counts() -> None:

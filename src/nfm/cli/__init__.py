@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from nfm.cli.heap import keep_freed_memory
+
 VERBS = {
     "demo": "train three schemes on real digits and see what noise does to them (about two minutes)",
     "train": "train a network by a recipe or by flags",
@@ -42,6 +44,12 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def command() -> int:
+    """Run one verb in a process of its own."""
+    keep_freed_memory()
+    return main()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; return the exit code: 0, or that of the error (2 usage, 3 data, 4 numbers, 5 machine)."""
     top = parser()
@@ -62,7 +70,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(verb: str, rest: Sequence[str], *, debug: bool) -> int:
-    from nfm.cli.heap import keep_freed_memory
     from nfm.errors import NFMError, did_you_mean
 
     module = import_module(f"nfm.cli.{verb}_verb")
@@ -76,7 +83,6 @@ def _run(verb: str, rest: Sequence[str], *, debug: bool) -> int:
         flag = unknown[0].split("=")[0]
         known = [name for action in options._actions for name in action.option_strings]
         options.error(f"unrecognized arguments: {' '.join(unknown)}{did_you_mean(flag, known)}")
-    keep_freed_memory()
     try:
         module.run(given)
     except NFMError as error:

@@ -2,7 +2,7 @@
 
 By default glibc gives big pieces of memory back to the system as soon as they are free. A training step frees its
 activations at its end, and the next one gets them again page by page: thousands of page faults, each page zeroed first.
-The verbs of the command line own their process and may change that; a library may not.
+The command line owns its process and may change that; a library may not.
 """
 
 from __future__ import annotations

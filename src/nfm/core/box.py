@@ -72,7 +72,7 @@ def boxes_of(
     return drawn_boxes(key, tuple(shape), *numbers[:3], per_sample=per_sample)
 
 
-@remembered  # as the pairing: the operator, its gradient and the loss ask for the same
+@remembered(4)  # as the pairing: the operator, its gradient and the loss ask for the same
 def drawn_boxes(
     key: int, shape: tuple[int, ...], weight: float, alpha: float, beta: float, *, per_sample: bool
 ) -> tuple[Pairing, tuple[Box, ...]]:

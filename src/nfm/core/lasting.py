@@ -10,7 +10,6 @@ import torch
 
 from nfm.core.onlookers import in_a_mode
 
-LAST = 24  # made things remembered: those that are drawn some steps ahead, and a few more
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
 
@@ -31,18 +30,22 @@ def lasting(function: Callable[Given, Made]) -> Callable[Given, Made]:
     return run
 
 
-def remembered(function: Callable[Given, Made]) -> Callable[Given, Made]:
-    """Let `function` remember the last things that it made, to be read only, and shared by all who ask.
+def remembered(last: int) -> Callable[[Callable[Given, Made]], Callable[Given, Made]]:
+    """Let a function remember the `last` things that it made, to be read only, and shared by all who ask.
 
     Under a mode, which may make other tensors of them, it remembers nothing.
     """
-    made = lasting(function)
-    kept = functools.lru_cache(maxsize=LAST)(made)
 
-    @functools.wraps(function)
-    def run(*args: Given.args, **kwargs: Given.kwargs) -> Made:
-        if in_a_mode():
-            return made(*args, **kwargs)
-        return kept(*args, **kwargs)  # type: ignore[arg-type]  # all of them can be hashed
+    def remembering(function: Callable[Given, Made]) -> Callable[Given, Made]:
+        made = lasting(function)
+        kept = functools.lru_cache(maxsize=last)(made)
 
-    return run
+        @functools.wraps(function)
+        def run(*args: Given.args, **kwargs: Given.kwargs) -> Made:
+            if in_a_mode():
+                return made(*args, **kwargs)
+            return kept(*args, **kwargs)  # type: ignore[arg-type]  # all of them can be hashed
+
+        return run
+
+    return remembering

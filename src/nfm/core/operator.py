@@ -44,17 +44,30 @@ _SETTINGS = (
 )
 
 
-@remembered
+MANY = 4096  # examples: the pairings of a bigger batch are not remembered for long
+REMEMBERED = 64  # pairings of smaller ones: four methods draw 16 steps ahead
+
+
+@remembered(4)
 def unmixed(size: int) -> Pairing:
     """Return the pairing of a batch of `size` in which every example stays as it is."""
     return Pairing(torch.arange(size, device="cpu"), 1.0)
 
 
-@remembered  # a step asks three times: in the operator, in its gradient and for the loss
 def drawn_pairing(
     key: int, size: int, weight: float, alpha: float, beta: float, *, per_sample: bool, dominant: bool
 ) -> Pairing:
-    """Return the partners and weights of a batch of `size`."""
+    """Return the partners and weights of a batch of `size`.
+
+    They are remembered: a step asks three times, in the operator, in its gradient and for the loss.
+    """
+    draw = _pairing_of_few if size <= MANY else _pairing_of_many
+    return draw(key, size, weight, alpha, beta, per_sample, dominant)
+
+
+def _pairing(
+    key: int, size: int, weight: float, alpha: float, beta: float, per_sample: bool, dominant: bool
+) -> Pairing:
     if alpha == 0:  # nothing is mixed: nothing is drawn
         return unmixed(size)
     partner = torch.randperm(size, generator=passing_torch_generator(fold(key, "partner")), device="cpu")
@@ -63,6 +76,9 @@ def drawn_pairing(
     return Pairing(
         partner, torch.from_numpy(sample_weights(alpha, beta, size, fold(key, "weight"), dominant=dominant))
     )
+
+
+_pairing_of_few, _pairing_of_many = remembered(REMEMBERED)(_pairing), remembered(4)(_pairing)
 
 
 def plan_of(

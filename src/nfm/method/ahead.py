@@ -12,7 +12,8 @@ from typing import NamedTuple
 import torch
 
 from nfm.core.draw import weights_of
-from nfm.core.operator import drawn_pairing
+from nfm.core.onlookers import in_a_mode
+from nfm.core.operator import MANY, drawn_pairing
 from nfm.randomness import fold, passing_generator
 
 STEPS = 16  # drawn at a time
@@ -34,9 +35,7 @@ class Laws(NamedTuple):
     rank: int
     alpha: float
     beta: float
-    per_sample: bool
     dominant: bool
-    batch: int | None  # its size, if it is known: pairings are drawn ahead, too
 
 
 def beginning_of(step: int, laws: Laws) -> Beginning:
@@ -47,7 +46,7 @@ def beginning_of(step: int, laws: Laws) -> Beginning:
 
 @functools.lru_cache(maxsize=16)  # a step of several schemes asks for as many
 def _drawn(block: int, laws: Laws) -> tuple[Beginning, ...]:
-    sites, seed, rank, alpha, beta, per_sample, dominant, batch = laws
+    sites, seed, rank, alpha, beta, dominant = laws
 
     def site_of(step: int) -> str:
         if len(sites) == 1:
@@ -58,7 +57,21 @@ def _drawn(block: int, laws: Laws) -> tuple[Beginning, ...]:
     chosen = [site_of(step) for step in steps]
     keys = [fold(seed, step, rank, "draw", site) for step, site in zip(steps, chosen, strict=True)]
     weights = weights_of(keys, alpha, beta, dominant=dominant)
-    if batch is not None and not torch.compiler.is_compiling():
-        for key, weight in zip(keys, weights, strict=True):  # to be remembered
-            drawn_pairing(key, batch, weight, alpha, beta, per_sample=per_sample, dominant=dominant)
     return tuple(map(Beginning, chosen, keys, weights))
+
+
+def draw_pairings(step: int, laws: Laws, batch: int, *, per_sample: bool) -> None:
+    """Draw the pairings of `step` and of the next ones, for batches of one size, to be remembered.
+
+    Not of big batches, whose pairings take memory, and not where nothing is remembered.
+    """
+    if batch <= MANY and not torch.compiler.is_compiling() and not in_a_mode():
+        _draw_pairings(step // STEPS, laws, batch, per_sample)
+
+
+@functools.lru_cache(maxsize=16)
+def _draw_pairings(block: int, laws: Laws, batch: int, per_sample: bool) -> None:
+    for _, key, weight in _drawn(block, laws):
+        drawn_pairing(
+            key, batch, weight, laws.alpha, laws.beta, per_sample=per_sample, dominant=laws.dominant
+        )

@@ -17,7 +17,7 @@ from nfm.core.mixing import Criterion, mixed_loss
 from nfm.core.noise import Noise
 from nfm.core.weights import check_shape
 from nfm.errors import UsageError
-from nfm.method.ahead import Laws, beginning_of
+from nfm.method.ahead import Laws, beginning_of, draw_pairings
 from nfm.method.dry_run import Plan, dry_run
 from nfm.method.inputs import as_call, batch_size
 from nfm.method.roots import acts, forward_mixed, forward_plain, root_of
@@ -73,6 +73,7 @@ class NoisyFeatureMixup(Stepped):
             raise UsageError(f"noise: expected nfm.Noise(add, mult), got {noise!r}")
         self.weights, self.noise = weights, noise
         self.dominant = check_switch("dominant", dominant)
+        self._last_batch: int | None = None  # its size
         self._resolved: weakref.WeakKeyDictionary[nn.Module, dict[str, Site]] = weakref.WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -104,11 +105,17 @@ class NoisyFeatureMixup(Stepped):
         return sites
 
     def choose(self, sites: Sequence[str], step: int | None = None, *, batch: int | None = None) -> Choice:
-        """Make the choice of `step` (default: the next one) among `sites`; sooner, if the size of the batch is told."""
+        """Make the choice of `step` (default: the next one) among `sites`.
+
+        Told the same size of the `batch` as the step before, it draws the pairings of the next steps too.
+        """
         step = self.claim() if step is None else step
         per_sample = self.weights == PER_SAMPLE
-        laws = Laws(tuple(sites), self.seed, rank(), self.alpha, self.beta, per_sample, self.dominant, batch)
+        laws = Laws(tuple(sites), self.seed, rank(), self.alpha, self.beta, self.dominant)
         begun = beginning_of(step, laws)
+        if batch is not None and batch == self._last_batch:
+            draw_pairings(step, laws, batch, per_sample=per_sample)
+        self._last_batch = batch
         return self.kind(
             begun.site, key=begun.key, step=step, alpha=self.alpha, beta=self.beta, weight=begun.weight,
             per_sample=per_sample, dominant=self.dominant, noise=self.noise,
