@@ -47,9 +47,9 @@ def run(memory: str, **settings: str) -> list[str]:
 def test_what_a_step_frees_stays_in_the_heap() -> None:
     kept, mapped, grown, stays = run("kept")
     assert (kept, int(mapped)) == ("True", 0)
-    assert int(grown) == int(stays) >= PIECE
+    assert int(grown) == int(stays) > 0.9 * PIECE  # some of it was there
     _, mapped, grown, _ = run("given back")
-    assert int(mapped) >= PIECE > int(grown)
+    assert int(mapped) >= PIECE > 2 * int(grown)
 
 
 def test_the_users_own_settings_stay() -> None:
