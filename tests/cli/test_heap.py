@@ -22,7 +22,7 @@ class Told(ctypes.Structure):
 mallinfo2 = ctypes.CDLL(None).mallinfo2
 mallinfo2.restype = Told
 
-print(keep_freed_memory() if sys.argv[1] == "kept" else "as it was")
+print(keep_freed_memory() if sys.argv[1] == "kept" else "as-it-was")
 before = mallinfo2()
 piece = torch.ones(6 * 2**20)  # 24 MiB
 during = mallinfo2()
