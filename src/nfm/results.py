@@ -110,13 +110,20 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """Return the commit of the source tree, with ``+`` where it has uncommitted changes."""
-    source = Path(__file__).parent
-    try:
+    """Return the commit of the source tree, with ``+`` where code or recipes have uncommitted changes.
+
+    Rows are kept in the tree as well, and a run that writes them changes nothing of what made them.
+    """
+
+    def git(*words: str) -> str:
         told = subprocess.run(
-            ["git", "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"],
-            cwd=source, capture_output=True, text=True, timeout=5, check=True,
-        )  # fmt: skip
+            ["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=5, check=True
+        )
+        return told.stdout.strip()
+
+    try:
+        commit = git("describe", "--always", "--abbrev=12", "--exclude=*")
+        changed = git("status", "--porcelain", "--", ":/src", ":/recipes", ":/pyproject.toml")
     except (OSError, subprocess.SubprocessError):
         return None
-    return told.stdout.strip() or None
+    return (f"{commit}+" if changed else commit) or None

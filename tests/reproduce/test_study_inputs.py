@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,11 @@ def test_a_place_that_cannot_be_written_to_is_told_before_training(tmp_path: Pat
     (places.claims / "rows").symlink_to("/proc/self")  # a folder that takes no file, not even of root
     with pytest.raises(EnvironmentProblem, match="--claims: cannot write to"):
         check_writable(places)
+    unwritable = Path("/proc/self")
+    for name in ("docs", "runs"):
+        with pytest.raises(EnvironmentProblem, match=f"--{name}: cannot write to"):
+            check_writable(replace(places_in(tmp_path / name), **{name: unwritable}))
+    check_writable(replace(places_in(tmp_path / "rows"), runs=unwritable), training=False)
 
 
 @pytest.mark.parametrize(

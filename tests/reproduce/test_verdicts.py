@@ -18,10 +18,12 @@ from nfm.reproduce.study import Question
 from nfm.reproduce.verdicts import answers_table, verdict_table
 
 
-def line(arm: str, *means: float | None, std: float | None = 0.01) -> dict[str, Any]:
+def line(
+    arm: str, *means: float | None, std: float | None = 0.01, seeds: int = 3, n: int = 10_000
+) -> dict[str, Any]:
     spread = {"lo": 0.40, "hi": 0.60} if std is None else {"std": std}
-    seeds = 1 if std is None else 3
-    numbers = [None if mean is None else {"mean": mean, "seeds": seeds, "n": 100, **spread} for mean in means]
+    seeds = 1 if std is None else seeds
+    numbers = [None if mean is None else {"mean": mean, "seeds": seeds, "n": n, **spread} for mean in means]
     return {"arm": arm, "label": arm.upper(), "accuracy": numbers, "ece": [None] * len(means)}
 
 
@@ -51,23 +53,32 @@ def test_a_champion_is_held_against_the_best_other_and_the_first() -> None:
 
 
 def test_a_difference_is_clear_when_it_is_more_than_both_deviations() -> None:
-    def clear(difference: float, std: float | None) -> bool:
-        held = verdict_table(
-            table(line("erm", 0.5, std=std), line("nfm", 0.5 + difference, std=std)), {"nfm"}
-        )
+    def clear(difference: float, **how: Any) -> bool:
+        held = verdict_table(table(line("erm", 0.5, **how), line("nfm", 0.5 + difference, **how)), {"nfm"})
         found: bool = held["lines"][0]["columns"][0]["clear"]
         return found
 
-    one, three = (
-        show_table(verdict_table(table(line("erm", 0.5, std=std), line("nfm", 0.6, std=std)), {"nfm"}))
-        for std in (None, 0.01)
-    )
-    assert "how trainings differ is not in it" in one
-    assert "how trainings differ" not in three
-    assert clear(0.021, 0.01)
-    assert not clear(0.019, 0.01)
-    assert clear(0.11, None)
-    assert not clear(0.09, None)
+    assert clear(0.021, std=0.01)
+    assert not clear(0.019, std=0.01)
+    assert clear(0.011, std=0.0)  # of the images alone: 0.5 points on either side
+    assert not clear(0.009, std=0.0)
+    assert not clear(0.09, std=0.0, n=100)
+
+
+def test_too_few_seeds_tell_nothing_clearly() -> None:
+    def told(*others: dict[str, Any], **how: Any) -> str:
+        lines = line("erm", 0.5, **how), line("nfm", 0.9, **how)
+        return show_table(verdict_table(table(*lines, *others), {"nfm"}))
+
+    assert "**+40.0**" in told()
+    assert "too few" not in told()
+    for how in ({"std": None}, {"seeds": 2}):
+        assert "| +40.0 | too few seeds in 1 |" in told(**how)
+        assert "Of fewer than 3 seeds no difference is called clear." in told(**how)
+    lines = line("erm", 0.5, 0.4), line("nfm", 0.9, 0.9)
+    lines[0]["accuracy"][1]["seeds"] = 2
+    text = show_table(verdict_table(table(*lines), {"nfm"}))
+    assert "| **+40.0** | +50.0 | clearly ahead in 1, behind in 0, of 1; too few seeds in 1 |" in text
 
 
 def test_what_was_not_measured_is_no_verdict() -> None:

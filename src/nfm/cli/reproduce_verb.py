@@ -98,8 +98,10 @@ def _list(places: Places) -> None:
 
 
 def _write_docs(places: Places) -> None:
+    from nfm.reproduce.execution import check_writable
     from nfm.reproduce.pages import write_page
 
+    check_writable(places, training=False)
     print(f"page: {write_page(places.claims, places.docs)}")
 
 
@@ -117,10 +119,9 @@ def _reproduce(study: Study, given: argparse.Namespace, places: Places) -> None:
         from nfm.reproduce.rehearsal import rehearse
 
         return print(rehearse(study, given.scale, jobs, places, command=_command(study, given, places)))
-    if not given.from_rows:
-        check_writable(places)
-        if not do_jobs(jobs, places):
-            return None
+    check_writable(places, training=not given.from_rows)
+    if not given.from_rows and not do_jobs(jobs, places):
+        return None
     return print(finish(study, given.scale, places))
 
 

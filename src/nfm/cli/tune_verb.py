@@ -33,7 +33,8 @@ def add_arguments(options: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="NAME=L,L",
-        help="perturbations whose mean accuracy counts (default: those of `nfm evaluate --suite quick`)",
+        help=f"perturbations whose mean accuracy counts (default: those of `nfm evaluate --suite {SUITE}`; "
+        f"without a recipe {' '.join(DEFAULT_LEVELS)})",
     )
     options.add_argument(
         "--keep-all", action="store_true", help="drop no trial early: strong noise learns slowly"

@@ -86,10 +86,12 @@ def _candidates(places: Iterable[Path], names: Sequence[str]) -> Iterator[Path]:
             yield place
 
 
-def missing(name: str, put: str, places: Iterable[Path], address: str) -> DataError:
+def missing(
+    name: str, put: str, places: Iterable[Path], address: str, *, downloadable: bool = True
+) -> DataError:
     """Return the error for data that is not here: what to put where, and where it comes from."""
     searched = ", ".join(map(str, places))
     return DataError(
-        f"{name} is not on this machine: expected {put} in one of {searched}; put it there ({address}) "
-        f"or allow the download (download=True, --download)"
+        f"{name} is not on this machine: expected {put} in one of {searched}; put it there ({address})"
+        + (" or allow the download (download=True, --download)" if downloadable else "")
     )

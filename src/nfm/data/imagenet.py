@@ -48,7 +48,7 @@ def load_imagenet(request: Request) -> DataSet:
     if folder is None:
         put = "imagenet/train/nXXXXXXXX/*.JPEG and imagenet/val/nXXXXXXXX/*.JPEG"
         address = "https://image-net.org, an account is needed, so it is never downloaded"
-        raise missing("imagenet", put, request.places, address)
+        raise missing("imagenet", put, request.places, address, downloadable=False)
     data = load_folder("imagenet", folder)
     if data.num_classes != 1000:
         raise DataError(f"{folder / 'train'}: expected 1000 class folders, got {data.num_classes}")

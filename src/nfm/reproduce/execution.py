@@ -149,11 +149,13 @@ def tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def check_writable(places: Places) -> None:
-    """Refuse a place that rows cannot be written to before hours of training."""
-    try:
-        (places.claims / "rows").mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=places.claims / "rows"):
-            pass
-    except OSError as error:
-        raise EnvironmentProblem(f"--claims: cannot write to {places.claims}: {error.strerror}") from error
+def check_writable(places: Places, *, training: bool = True) -> None:
+    """Refuse places that rows, figures and (when `training`) runs cannot be written to, before hours of work."""
+    folders = {"--claims": places.claims / "rows", "--docs": places.docs}
+    for flag, folder in (folders | ({"--runs": places.runs} if training else {})).items():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise EnvironmentProblem(f"{flag}: cannot write to {folder}: {error.strerror}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
@@ -51,10 +52,14 @@ def over_runs(rows: Iterable[Row], metric: str = "accuracy") -> Number | None:
 
 
 def deviation(number: Row) -> float:
-    """Return the standard deviation over seeds of a number in a file; of one seed, that of its test images."""
-    if "std" in number:
-        return float(number["std"])
-    return float(number["hi"] - number["lo"]) / 2 / TWO_SIDED
+    """Return the standard deviation of an accuracy in a file: that over seeds, or of its test images if it is greater.
+
+    A few seeds may come out alike by chance, and of one nothing is known but its images.
+    """
+    if "std" not in number:
+        return float(number["hi"] - number["lo"]) / 2 / TWO_SIDED
+    of_images = math.sqrt(number["mean"] * (1 - number["mean"]) / number["n"])
+    return max(float(number["std"]), of_images)
 
 
 def paired_test(first: Sequence[float], second: Sequence[float]) -> float:

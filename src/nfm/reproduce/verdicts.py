@@ -10,6 +10,8 @@ from nfm.reproduce.statistics import DIGITS, deviation
 from nfm.reproduce.study import Question
 from nfm.results import Row
 
+ENOUGH = 3  # seeds of either side: of fewer, no difference is called clear
+
 
 def verdict_table(table: Row, champions: Collection[str]) -> Row:
     """Return how far the lines of `champions` are ahead of others, column by column, from a table of cells."""
@@ -40,12 +42,12 @@ def _difference(own: Row | None, rivals: Sequence[tuple[str, Row | None]]) -> Ro
     if own is None or not there:
         return None
     label, best = max(there, key=lambda rival: rival[1]["mean"])
-    difference = own["mean"] - best["mean"]
+    difference, seeds = own["mean"] - best["mean"], min(own["seeds"], best["seeds"])
     return {
         "difference": round(difference, DIGITS),
         "rival": label,
-        "clear": abs(difference) > deviation(own) + deviation(best),
-        "seeds": min(own["seeds"], best["seeds"]),
+        "clear": seeds >= ENOUGH and abs(difference) > deviation(own) + deviation(best),
+        "seeds": seeds,
     }
 
 
@@ -83,21 +85,25 @@ def _show_differences(about: str, table: Row, heads: list[str], names: Sequence[
 
 
 def _bold(table: Row) -> str:
-    """Tell what is in bold, and what one seed cannot tell."""
+    """Tell what is in bold, and what few seeds cannot tell."""
     cells = [cell for line in table["lines"] for cell in line["columns"] if cell is not None]
-    told = "bold: by more than the sum of both standard deviations."
-    if any(cell["seeds"] == 1 for cell in cells):
-        told += (
-            " Of one seed that is the deviation of the test images alone: how trainings differ is not in it."
-        )
+    told = (
+        "bold: by more than the sum of both standard deviations, each that over seeds or that of the test images, "
+        "whichever is greater."
+    )
+    if any(cell["seeds"] < ENOUGH for cell in cells):
+        told += f" Of fewer than {ENOUGH} seeds no difference is called clear."
     return told
 
 
 def _in_words(columns: Sequence[Row | None]) -> str:
-    """Count the clear differences among those that were measured."""
+    """Count the clear differences among those that were measured with seeds enough."""
     there = [cell for cell in columns if cell is not None]
-    clear = [cell["difference"] > 0 for cell in there if cell["clear"]]
-    return f"clearly ahead in {sum(clear)}, behind in {len(clear) - sum(clear)}, of {len(there)}"
+    judged = [cell for cell in there if cell["seeds"] >= ENOUGH]
+    clear = [cell["difference"] > 0 for cell in judged if cell["clear"]]
+    told = f"clearly ahead in {sum(clear)}, behind in {len(clear) - sum(clear)}, of {len(judged)}"
+    few = len(there) - len(judged)
+    return told if not few else f"too few seeds in {few}" if not judged else f"{told}; too few seeds in {few}"
 
 
 @TABLES.register("verdicts")
