@@ -179,6 +179,7 @@ def _training(lines: Sequence[Line], rows: Sequence[Row]) -> Row:
         if last:
             probe = fmean(row["probe_accuracy"] for row in last.values())
             told[line.arm.name] = {
+                "label": line.arm.title,
                 "probe_accuracy": round(probe, DIGITS),
                 "minutes": [round(m, 1) for m in minutes],
             }
