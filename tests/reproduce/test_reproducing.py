@@ -26,7 +26,7 @@ from nfm.reproduce.pages import write_page
 from nfm.reproduce.reading import read_study
 from nfm.reproduce.records import Record
 from nfm.reproduce.rehearsal import rehearse
-from nfm.results import read_rows
+from nfm.results import read_object, read_rows
 from nfm.train import checkpoint
 
 
@@ -235,6 +235,9 @@ def test_the_page_is_written_from_claims(made: Path, tmp_path: Path) -> None:
     page = write_page(places.claims, places.docs)
     text = page.read_text()
     assert "## Tiny" in text
+    (trained, *_) = read_object(places.claims / "tiny.json", "a claim")["scales"]["small"]["training"]
+    fit = f"{trained['label']} {100 * trained['probe_accuracy']:.1f}"
+    assert f"Accuracy in % on clean training images after the last epoch: {fit}" in text
     assert "(images/results/tiny-small-training.png)" in text
     assert (places.docs / "images/results/tiny-small-training.png").stat().st_size > 1000
     write_page(places.claims, places.docs)
@@ -256,6 +259,7 @@ def test_a_rehearsal_without_the_data_stands_in_and_says_so(
 ) -> None:
     monkeypatch.delenv("NFM_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)  # away from a folder `data`
     study = read_study(
         write_tiny(
             tmp_path,

@@ -77,7 +77,7 @@ def test_means_over_runs_have_the_spread_of_what_they_are() -> None:
 def corrupted(arm: str, seed: int, accuracy: float, fog: float) -> list[dict[str, Any]]:
     return [
         {
-            "arm": arm, "train_seed": seed, "perturbation": family, "level": severity, "n": 10, "protocol": "pixel",
+            "arm": arm, "train_seed": seed, "perturbation": family, "level": severity, "n": 100, "protocol": "pixel",
             "data": "d", "source": "generated", "accuracy": fog if family == "fog" else accuracy,
         }
         for family in CORRUPTIONS

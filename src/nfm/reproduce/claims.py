@@ -169,18 +169,17 @@ def _runs(rows: Sequence[Row]) -> Row:
     return seeds
 
 
-def _training(lines: Sequence[Line], rows: Sequence[Row]) -> Row:
+def _training(lines: Sequence[Line], rows: Sequence[Row]) -> list[Row]:
     """Return how each arm fits its training set at the end: the mean accuracy on the clean probe, and minutes."""
-    told = {}
+    told = []
     for line in lines:
         own = [row for row in rows if row["arm"] == line.arm.name]
         last = {row["train_seed"]: row for row in own if row["kind"] == EPOCH}
         minutes = [row["seconds"] / 60 for row in own if row["kind"] == RUN and not row["resumed"]]
         if last:
             probe = fmean(row["probe_accuracy"] for row in last.values())
-            told[line.arm.name] = {
-                "label": line.arm.title,
-                "probe_accuracy": round(probe, DIGITS),
+            told.append({
+                "arm": line.arm.name, "label": line.arm.title, "probe_accuracy": round(probe, DIGITS),
                 "minutes": [round(m, 1) for m in minutes],
-            }
+            })  # fmt: skip
     return told

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nfm.errors import DataError, UsageError
@@ -52,13 +52,16 @@ def _sections(claim: Row, docs: Path) -> Iterator[str]:
         yield f"\n### {claim['title']}, {scale} scale\n"
         yield f"Made by `nfm reproduce {claim['id']} --scale {scale}`.\n"
         yield from (show_table(table) + "\n" for table in made["tables"])
-        yield from _fits(made["training"].values())
+        yield from _fits(made["training"])
         for picture in sorted((docs / IMAGES).glob(f"{claim['id']}-{scale}-*.png")):
             yield f"![{claim['title']}, {scale} scale]({IMAGES / picture.name})\n"
 
 
-def _fits(trained: Collection[Row]) -> Iterator[str]:
-    """Yield how well each arm fits its training set: what underfits says little of a regulariser."""
-    if trained:
+def _fits(trained: Sequence[Row]) -> Iterator[str]:
+    """Yield how well each arm fits its training set: what underfits says little of a regulariser.
+
+    Not where arms share their names: those of other studies, and the settings that one is chosen from.
+    """
+    if trained and len({arm["label"] for arm in trained}) == len(trained):
         told = "; ".join(f"{arm['label']} {100 * arm['probe_accuracy']:.1f}" for arm in trained)
         yield f"Accuracy in % on clean training images after the last epoch: {told}.\n"
