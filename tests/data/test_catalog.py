@@ -104,13 +104,17 @@ def test_missing_data_says_what_to_put_where(tmp_path: Path) -> None:
         "fashion_mnist",
         "svhn",
         "tiny-imagenet",
-        "imagenet",
         "cifar10-c:fog:1",
     ):
         with pytest.raises(
             DataError, match=r"not on this machine: expected .* in one of .*https://.*download=True"
         ):
             load(name, root=tmp_path)
+
+
+def test_what_is_never_downloaded_is_not_offered(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"imagenet is not .* expected .* never downloaded\)$"):
+        load("imagenet", root=tmp_path)
 
 
 def test_the_search_path_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

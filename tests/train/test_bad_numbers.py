@@ -102,7 +102,7 @@ def test_a_bad_number_stops_its_step_and_leaves_no_trace(
     message = str(told.value)
     draw = preset("nfm", seed=3).choose(("input", "stage1", "stage2"), step=step)
     assert message.startswith(f"step {step}: expected a finite loss and gradient, got ")
-    assert f"site {draw.site!r}, weight {float(draw.numbers[0]):.6g}, examples " in message
+    assert f"site {draw.site!r}, weight {draw.arguments.numbers.weight:.6g}, examples " in message
     assert told.value.exit_code == 4
     assert len(watch.states) == step + 1
     assert_equal_states(watch.now(), watch.states[-1])

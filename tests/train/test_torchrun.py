@@ -55,7 +55,7 @@ with joined("cpu") as ranks:
 until = time.monotonic() + 20
 while threads() and time.monotonic() < until:
     time.sleep(0.05)
-print(working > 0, threads())
+print(f"{working > 0} {threads()}\\n", end="", flush=True)  # in one piece: two processes write
 """
 
 
