@@ -26,7 +26,7 @@ def _step(model: nn.Module, scheme: str) -> Work:
 def measure() -> Iterator[Ratio]:
     """Yield the ratios."""
     for name, (build, rounds, best_of) in NETWORKS.items():
-        model = build()  # one for all: where in memory its weights lie makes a difference
+        model = build()  # one for all: nothing but the scheme differs
         ours = {
             f"{scheme} step / erm step, {name}, batch {BATCH}": _step(model, scheme)
             for scheme in ("manifold_mixup", "nfm")
