@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 import nfm
 from nets import Mlp, batch, build
+from nfm.train.ranks import joined
 
 STEPS = 10
 
@@ -71,10 +72,9 @@ def train(form: str) -> dict[str, list]:
 
 def main() -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    rows = {form: train(form) for form in sys.argv[2:]}
-    Path(sys.argv[1], f"rank{dist.get_rank()}.json").write_text(json.dumps(rows))
-    dist.destroy_process_group()
+    with joined("cpu") as ranks:
+        rows = {form: train(form) for form in sys.argv[2:]}
+        Path(sys.argv[1], f"rank{ranks.rank}.json").write_text(json.dumps(rows))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 import nfm
 from nets import batch, build
 from nfm.method.schemes import SCHEMES
+from nfm.train.ranks import joined
 
 STEPS = 4
 
@@ -68,10 +69,9 @@ def train(name: str) -> dict[str, list]:
 
 def main() -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    rows = {name: train(name) for name in sys.argv[2:]}
-    Path(sys.argv[1], f"rank{dist.get_rank()}.json").write_text(json.dumps(rows))
-    dist.destroy_process_group()
+    with joined("cpu") as ranks:
+        rows = {name: train(name) for name in sys.argv[2:]}
+        Path(sys.argv[1], f"rank{ranks.rank}.json").write_text(json.dumps(rows))
 
 
 if __name__ == "__main__":
