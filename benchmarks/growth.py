@@ -20,7 +20,7 @@ from nfm.train.fit import fit
 from nfm.train.optim import Optimizer
 from nfm.train.progress import Silent
 
-FEW, MANY, ROUNDS = 1_000, 50_000, 3
+FEW, MANY, ROUNDS, SHORT_ROUNDS = 1_000, 50_000, 3, 31
 LATE = 40  # epochs
 
 
@@ -68,9 +68,8 @@ def measure() -> Iterator[Ratio]:
     for name, make in (("training", _training), ("evaluation", _evaluation)):
         work = f"{name}, an example of {MANY:,} / of {FEW:,}"
         yield compare(work, make(many), make(few), rounds=ROUNDS, weight=MANY / FEW)
-    yield compare(
-        "nfm at 256 channels / at 64, an element", _operation(256), _operation(64), rounds=9, weight=4
-    )
+    wide, narrow = _operation(256), _operation(64)
+    yield compare("nfm at 256 channels / at 64, an element", wide, narrow, rounds=SHORT_ROUNDS, weight=4)
     with tempfile.TemporaryDirectory() as folder:
         numbers = itertools.count()
         late, early = (_resuming(few, Path(folder) / str(next(numbers)), epochs) for epochs in (LATE, 1))
