@@ -13,7 +13,7 @@ from benchmarks.side_by_side import Ratio, compare
 from nfm.method.attach import Mixer, attach
 
 SITES = ("input", "stage2")  # a graph each takes the compiler a minute
-STEPS, ROUNDS = 2, 9
+STEPS, ROUNDS = 1, 15
 
 
 def _steps(model: nn.Module, forward: Callable[[Tensor], Tensor], mixer: Mixer) -> Work:

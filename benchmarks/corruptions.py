@@ -9,14 +9,12 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from statistics import geometric_mean
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.side_by_side import Ratio, compare
+from benchmarks.side_by_side import Ratio, by_turns
 from nfm.evaluate.corruptions import CONSTANTS, CORRUPTIONS, corrupt
 from nfm.evaluate.corruptions.frost import draw_windows
 
@@ -24,6 +22,7 @@ sys.path.append(str(Path(__file__).parents[1] / "tests" / "evaluate"))
 from slow_corruptions import SLOW, FreshDraws
 
 COUNT, SIDE, SEVERITY, ROUNDS = 250, 32, 3, 5  # 250: the batch of nfm.evaluate
+BATCHES = 4  # of ours in a turn, one after the other, as in a test pass
 
 
 def _photographs(count: int, side: int) -> Tensor:
@@ -33,6 +32,10 @@ def _photographs(count: int, side: int) -> Tensor:
     frequency[0, 0] = 0.5 / side
     smooth = np.fft.ifft2(np.fft.fft2(white) / frequency).real
     return torch.from_numpy(np.clip(128 + 60 * smooth / smooth.std(), 0, 255).astype(np.uint8))
+
+
+def _batches(family: str, images: Tensor, ids: Tensor) -> Callable[[], object]:
+    return lambda: [corrupt(images, ids, family, SEVERITY) for _ in range(BATCHES)]
 
 
 def _one_by_one(family: str, images: Tensor) -> Callable[[], object]:
@@ -52,15 +55,13 @@ def _one_by_one(family: str, images: Tensor) -> Callable[[], object]:
 def measure() -> Iterator[Ratio]:
     """Yield one ratio a family, severity 3, 250 images of 32x32, and the geometric mean of all."""
     images, ids = _photographs(COUNT, SIDE), torch.arange(COUNT)
-    found = []
+    times = []
     for family in CORRUPTIONS:
-        ours = partial(corrupt, images, ids, family, SEVERITY)
-        name = f"{family} on a batch / image by image"
-        found.append(compare(name, ours, _one_by_one(family, images), rounds=ROUNDS))
-        yield found[-1]
-    numbers: dict[str, Any] = {
-        part: geometric_mean(getattr(ratio, part) for ratio in found)
-        for part in ("median", "low", "high", "ours", "reference")
-    }
-    name = f"corruptions, geometric mean of {len(found)} families"
-    yield Ratio(name, rounds=ROUNDS, floor=numbers["median"], **numbers)
+        works = (_batches(family, images, ids), _one_by_one(family, images))
+        ours, theirs = by_turns(works, rounds=ROUNDS)
+        times.append([[seconds / BATCHES for seconds in ours], theirs])
+        yield Ratio.of(f"{family} on a batch / image by image", list(zip(*times[-1], strict=True)))
+    means = np.exp(np.log(times).mean(axis=0))  # of ours and theirs, in each round
+    yield Ratio.of(
+        f"corruptions, geometric mean of {len(times)} families", list(zip(*means.tolist(), strict=True))
+    )

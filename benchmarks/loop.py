@@ -24,7 +24,7 @@ from nfm.train.optim import Optimizer
 from nfm.train.progress import Lines, Moment
 from nfm.train.schedule import Schedule
 
-STEPS, PARTS, WIDTH = 390, 10, 1 / 8  # an epoch of CIFAR-10, whose ratio is told in parts too
+STEPS, PARTS, WIDTH = 200, 10, 1 / 8  # half an epoch of CIFAR-10, whose ratio is told in parts too
 
 
 class ByTurns(Lines):

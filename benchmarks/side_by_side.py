@@ -74,7 +74,7 @@ def compare(
     best_of: int = 1,
     weight: float = 1.0,
 ) -> Ratio:
-    """Return the ratio of one way to another, as `compare_all` measures it."""
+    """Return the ratio of one way to another, as `by_turns` measures it."""
     return next(compare_all({name: ours}, reference, rounds=rounds, best_of=best_of, weight=weight))
 
 
@@ -86,12 +86,20 @@ def compare_all(
     best_of: int = 1,
     weight: float = 1.0,
 ) -> Iterator[Ratio]:
-    """Run all ways once to warm up, then by turns, the first place changing each round; yield their ratios by name.
+    """Yield the ratios of some ways to another by name, as `by_turns` measures them.
 
-    best_of: how often a way is run in its turn; the best time counts, for whatever disturbs a run makes it longer.
     weight: how many times the work of `reference` lies in `ours`, where they are not of one size.
     """
-    works = [*ours.values(), reference]
+    *times, theirs = by_turns([*ours.values(), reference], rounds=rounds, best_of=best_of)
+    for name, own in zip(ours, times, strict=True):
+        yield Ratio.of(name, [(mine / weight, other) for mine, other in zip(own, theirs, strict=True)])
+
+
+def by_turns(works: Sequence[Callable[[], object]], *, rounds: int, best_of: int = 1) -> list[list[float]]:
+    """Run all ways once to warm up, then by turns, the first place changing each round; return the seconds of each.
+
+    best_of: how often a way is run in its turn; the best time counts, for whatever disturbs a run makes it longer.
+    """
     times: list[list[float]] = [[] for _ in works]
     for work in works:
         work()
@@ -99,5 +107,4 @@ def compare_all(
         for place in range(len(works)):
             which = (turn + place) % len(works)
             times[which].append(min(seconds(works[which]) for _ in range(best_of)))
-    for name, own in zip(ours, times, strict=False):
-        yield Ratio.of(name, [(mine / weight, theirs) for mine, theirs in zip(own, times[-1], strict=True)])
+    return times

@@ -12,9 +12,9 @@ from benchmarks.side_by_side import Ratio, compare, compare_all
 from nfm.method.presets import preset
 
 NETWORKS = {
-    "PreActResNet-18": (lambda: preact_resnet18(1.0), 9, 1),
+    "PreActResNet-18": (lambda: preact_resnet18(1.0), 7, 1),
     "PreActResNet-18 of width 1/4": (lambda: preact_resnet18(0.25), 25, 2),
-    "ViT-Lite-7/4": (vit_lite, 9, 1),
+    "ViT-Lite-7/4": (vit_lite, 7, 1),
 }  # how to build it, rounds, steps a turn of which the best counts
 
 
