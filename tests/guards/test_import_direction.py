@@ -1,4 +1,4 @@
-"""Imports go one way: errors, randomness, registry <- core, results <- method, models, data <- ... <- cli."""
+"""Imports go one way: errors, randomness ... <- core, results <- method, models, data <- ... <- cli."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from sources import FILES, imported, module_name, room_of
 
 LEVELS = [
-    {"errors", "randomness", "registry"},
+    {"differing", "errors", "randomness", "registry"},
     {"core", "results"},
     {"method", "models", "data"},
     {"train", "evaluate", "theory"},

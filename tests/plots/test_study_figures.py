@@ -28,14 +28,16 @@ def boundary(scheme: str) -> dict[str, Any]:
     inner = (np.hypot(*np.meshgrid(ticks, ticks)) < 1).astype(int) * 100
     return {
         "scheme": scheme, "extent": 2.0, "side": 11, "inner": inner.flatten().tolist(),
-        "points": [[0.0, 0.0], [1.0, 1.0]], "labels": [1, 0],
+        "points": [[0.0, 0.0], [1.0, 1.0]], "labels": [1, 0], "test_points": [[0.5, 0.5]], "test_labels": [0],
     }  # fmt: skip
 
 
 def test_boundaries_have_a_panel_a_scheme_and_one_of_the_data(tmp_path: Path) -> None:
     figure = boundaries([boundary("a"), boundary("b")], radius=0.7, captions={"a": "A (90.0%)"}, title="toy")
     titles = [axes.get_title() for axes in figure.axes]
-    assert titles[:3] == ["training data, best boundary", "A (90.0%)", "b"]
+    assert titles[:3] == ["data (hollow: test), best boundary", "A (90.0%)", "b"]
+    shown = [sum(len(points.get_offsets()) for points in axes.collections) for axes in figure.axes[:1]]
+    assert shown == [3]
     assert save_figure(figure, tmp_path / "b.png").stat().st_size > 1000
     with pytest.raises(UsageError, match="got none"):
         boundaries([], radius=0.7, captions={}, title="toy")
@@ -129,3 +131,21 @@ def test_bars_tell_what_their_whiskers_and_axes_are() -> None:
     left, right = corruption_bars(rows, title="bars").axes
     assert left.get_title(loc="left").endswith("whisker: one standard deviation over 2 seeds")
     assert (left.get_ylabel(), right.get_xlabel()) == ("accuracy (%)", "severity")
+
+
+def test_bars_may_be_those_of_one_severity() -> None:
+    rows = [
+        {
+            "scheme": "a", "train_seed": 0, "perturbation": "fog", "level": level, "accuracy": 0.2 * level, "lo": 0.0,
+            "hi": 1.0, "protocol": "pixel", "n": 10, "ids": "x", "seed": 0, "data": "d",
+        }
+        for level in (1, 2, 3)
+    ]  # fmt: skip
+
+    def height(severity: float | None) -> float:
+        left = corruption_bars(rows, title="bars", severity=severity).axes[0]
+        assert ("at severity 3" in left.get_title(loc="left")) == (severity == 3)
+        return left.patches[0].get_height()
+
+    assert height(3) == pytest.approx(60)
+    assert height(None) == pytest.approx(40)

@@ -306,8 +306,26 @@ class TestCommandLine:
         assert "| Baseline | ours, n=2 |" in capsys.readouterr().out
         assert main(["reproduce", "--write-docs"]) == 0
         assert (tmp_path / "docs" / "results.md").exists()
-        assert main(["reproduce", "tiny.toml", "--from-rows", "--scale", "full"]) == 0
-        assert "no rows yet" in capsys.readouterr().out
+        assert main(["reproduce", "tiny.toml", "--from-rows", "--scale", "full"]) == 3
+        assert (
+            "expected rows in claims/rows/full, got none; make them: nfm reproduce" in capsys.readouterr().err
+        )
+
+    @pytest.mark.parametrize(
+        ("words", "told"),
+        [
+            (["taylor", "--list"], "--list: expected without taylor"),
+            (["taylor", "--write-docs"], "--write-docs: expected without taylor"),
+            (["taylor", "--from-rows", "--dry-run"], "--from-rows: expected without --dry-run"),
+            (["taylor", "--from-rows", "--arms", "nfm"], "--from-rows: expected without --arms"),
+            (["all", "--from-rows", "--seeds", "0"], "--from-rows: expected without --seeds"),
+        ],
+    )
+    def test_flags_are_not_passed_over_in_silence(
+        self, words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["reproduce", *words]) == 2
+        assert told in capsys.readouterr().err
 
     def test_commands_of_a_rehearsal_are_those_of_what_was_asked_for(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -350,5 +368,6 @@ class TestCommandLine:
 
 def test_a_study_without_rows_claims_nothing(tmp_path: Path) -> None:
     places = places_in(tmp_path)
-    assert "no rows yet" in finish(read_study(write_tiny(tmp_path)), "small", places)
+    with pytest.raises(DataError, match=r"small scale: expected rows in .*, got none"):
+        finish(read_study(write_tiny(tmp_path)), "small", places)
     assert not list(tmp_path.rglob("tiny.json"))

@@ -225,10 +225,11 @@ def test_missing_sample_images_are_told_with_the_places(
     monkeypatch.delenv("NFM_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     job = jobs_of(find_study("imagenet-resnet50"), "small")[0]
-    with pytest.raises(DataError, match=r"imagenette224_1500.npz: not in .*--data-root or NFM_DATA"):
-        placed(job.config, root=str(tmp_path), download=False)
+    told = r"imagenette224_1500.npz: not in .*--data-root or NFM_DATA; it needs: .*pack_images"
+    with pytest.raises(DataError, match=told):
+        placed(job, root=str(tmp_path), download=False)
     (tmp_path / "imagenette224_1500.npz").write_bytes(b"")
-    found = placed(job.config, root=str(tmp_path), download=False)
+    found = placed(job, root=str(tmp_path), download=False)
     assert found.data.name == f"npz:{tmp_path / 'imagenette224_1500.npz'}"
 
 
@@ -243,7 +244,7 @@ def test_its_figures_are_made_of_what_it_measures(
     name: str, scale: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for drawing in ("curves", "corruption_bars", "accuracy_dots"):
-        monkeypatch.setattr(figures, drawing, lambda rows, title: (title, len(rows)))
+        monkeypatch.setattr(figures, drawing, lambda rows, title, **_: (title, len(rows)))
     study = find_study(name)
     rows = [
         {"kind": "cell", "measure": measure.key, "perturbation": cell.key[0], "level": cell.key[1], "n": 1,
@@ -257,6 +258,8 @@ def test_its_figures_are_made_of_what_it_measures(
         assert made
         assert all(count > 0 for _, (_, count) in made)
         assert not list(figures.FIGURES[kind]("title", []))
+        assert kind != "dots" or len(made) == 1
+        assert kind != "corruptions" or [count for _, (_, count) in made] == [19 * 5, 6 * 5]
 
 
 def test_measures_of_their_own_are_no_suites() -> None:

@@ -137,6 +137,9 @@ def test_every_cell_of_a_suite_finds_its_rows_again() -> None:
     table = cell_table(lines, Measure("pgd7-curves"), cells)
     assert all(table["lines"][0]["accuracy"])
     assert not all(cell_table(lines, Measure("pgd7-curves"), cells[:-1])["lines"][0]["accuracy"])
+    assert "calibration error" in show_table(table)
+    uncalibrated = cell_table(lines, Measure("pgd7-curves"), cells, calibration=False)
+    assert "calibration error" not in show_table(uncalibrated)
 
 
 def test_units_that_sleep_are_chosen_last() -> None:
@@ -191,6 +194,7 @@ settings = [{ optimizer = { lr = 0.01 } }]
 [[arms]]
 name = "nfm"
 scheme = "nfm"
+extends = "erm"
 """
 
 
@@ -203,10 +207,14 @@ def test_the_toy_study_from_training_to_table(tmp_path: Path) -> None:
     assert (erm["settings"], nfm["settings"]) == (2, 1)
     assert erm["p_value"] is None
     assert nfm["p_value"] in (0.5, 1.0)
+    assert erm["further"] is None
+    further = nfm["accuracy"]["mean"] - erm["accuracy"]["mean"]
+    assert nfm["further"]["difference"] == pytest.approx(further, abs=2e-4)
     assert erm["excess"] == pytest.approx(table["bayes"] - erm["accuracy"]["mean"], abs=2e-4)
     told = finish(study, "small", places)
     assert "Bayes-optimal: 90.77" in told
     assert "| Baseline | 85.5 |" in told
+    assert f"nfm – Baseline: {100 * nfm['further']['difference']:+.2f} points, p = " in told
     assert (places.docs / "images/results/toy-small-boundaries.png").exists()
 
 

@@ -97,7 +97,30 @@ def test_questions_are_answered_where_both_arms_were_measured() -> None:
     text = show_table(made)
     assert "| Noise? NFM – ERM | **-5.0** | **+20.0** | clearly ahead in 1, behind in 1, of 2 |" in text
     assert "Boxes?" not in text
+    assert text.endswith("In short. A trade, ahead in some and behind in others: NFM – ERM.")
     assert "yet" in show_table(answers_table(table(line("erm", 0.9, 0.5)), asked))
+
+
+@pytest.mark.parametrize(
+    ("means", "seeds", "answer"),
+    [
+        ((0.9, 0.7), 3, "Ahead where the difference is clear"),
+        ((0.9, 0.3), 3, "Behind where the difference is clear"),
+        ((0.9, 0.5), 3, "No clear difference"),
+        ((0.9, 0.7), 2, "Not answered by so few seeds"),
+    ],
+)
+def test_the_answers_are_told_in_short(means: tuple[float, float], seeds: int, answer: str) -> None:
+    made = answers_table(
+        table(line("erm", 0.9, 0.5), line("nfm", *means, seeds=seeds)), [Question("Noise?", "nfm", "erm")]
+    )
+    assert show_table(made).endswith(f"In short. {answer}: NFM – ERM.")
+
+
+def test_an_arm_that_extends_none_is_refused(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path, TINY.replace('scheme = "nfm"', 'scheme = "nfm"\nextends = "em"', 1))
+    with pytest.raises(ConfigError, match=r"arms\[1\].extends: no arm is called 'em'.*did you mean 'erm'"):
+        read_study(path)
 
 
 def test_a_question_of_an_arm_that_is_not_there_is_refused(tmp_path: Path) -> None:

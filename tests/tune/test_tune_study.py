@@ -240,15 +240,16 @@ def test_a_study_of_failures_says_so(in_memory: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ("train.seed=1", "seed"),
-        ("train.epochs=4", "epochs"),
-        ("method.alpha=2", "alpha"),
-        ("data.subset=47", "47"),
+        ("train.seed=1", "recipe.train.seed: 0 there, 1 here"),
+        ("train.epochs=4", "recipe.train.epochs: 3 there, 4 here"),
+        ("method.alpha=2", "recipe.method.alpha: "),
+        ("data.subset=47", "recipe.data.subset: "),
     ],
 )
 def test_the_folder_of_another_study_is_refused(change: str, told: str, whole: Path) -> None:
-    with pytest.raises(UsageError, match=rf"(?s)holds another study.*{told}.*--overwrite"):
+    with pytest.raises(UsageError, match=rf"(?s)holds another study.*{told}.*--overwrite") as refused:
         run_study(whole, change)
+    assert "optimizer" not in str(refused.value)
 
 
 def test_overwrite_starts_anew(whole: Path, in_memory: Path) -> None:

@@ -59,6 +59,7 @@ def run(given: argparse.Namespace) -> None:
     from nfm.reproduce.execution import Places
     from nfm.reproduce.reading import find_study, study_names, study_to_do
 
+    _check_together(given)
     places = Places(given.claims, given.runs, given.docs, given.data_root, given.download, given.device)
     if given.list:
         return _list(places)
@@ -71,6 +72,26 @@ def run(given: argparse.Namespace) -> None:
     if given.arms:
         raise UsageError("--arms: expected one ID with it, got all")
     return _all([find_study(name) for name in study_names()], given, places)
+
+
+ALONE = {
+    "list": ("id", "write_docs", "from_rows", "dry_run", "seeds", "arms"),
+    "write_docs": ("id", "from_rows", "dry_run", "seeds", "arms"),
+    "from_rows": ("dry_run", "seeds", "arms"),
+}  # flags, and those that would mean nothing beside them
+
+
+def _check_together(given: argparse.Namespace) -> None:
+    """Refuse flags of which one would be passed over in silence."""
+    for flag, others in ALONE.items():
+        beside = [name for name in others if getattr(given, name)] if getattr(given, flag) else []
+        if beside:
+            told = given.id if beside[0] == "id" else _flag(beside[0])
+            raise UsageError(f"{_flag(flag)}: expected without {told}; leave one of them out")
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _all(studies: Sequence[Study], given: argparse.Namespace, places: Places) -> None:
@@ -143,5 +164,5 @@ def _command(study: Study, given: argparse.Namespace, places: Places) -> str:
     usual = asdict(type(places)())
     for name, value in asdict(places).items():
         if value != usual[name]:
-            words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+            words += [_flag(name), *([] if value is True else [str(value)])]
     return shlex.join(words)

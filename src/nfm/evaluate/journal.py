@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nfm.differing import differences
 from nfm.errors import DataError, UsageError
 from nfm.results import Row, append_rows, provenance, read_object, read_rows, to_line, write_atomically
 
@@ -81,9 +82,10 @@ class Journal:
         held = self.identity()
         pairs = [(key, held.get(key), identity.get(key)) for key in sorted(identity.keys() | held.keys())]
         wrong = [
-            f"{key}: {there!r} there, {here!r} here"
-            for key, there, here in pairs
-            if not _agree(key, there, here)
+            f"{name}: {there!r} there, {here!r} here"
+            for key, *both in pairs
+            if not _agree(key, *both)
+            for name, (there, here) in differences(*({key: value} for value in both)).items()
         ]
         if wrong:
             raise UsageError(

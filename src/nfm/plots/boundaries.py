@@ -21,7 +21,7 @@ NO_BOUNDARY = "collapsed: the same class everywhere"
 
 
 def boundaries(rows: Sequence[Row], *, radius: float, captions: dict[str, str], title: str) -> Figure:
-    """Return a figure of rows with scheme, extent, side, inner (in %), points and labels.
+    """Return a figure of rows with scheme, extent, side, inner (in %), points and labels of training and test.
 
     The first panel shows the data; in each other one the shades are the probability of the inner class, the line is the
     boundary, the dashed circle of `radius` the best possible one. `captions` stand above, by scheme.
@@ -31,8 +31,9 @@ def boundaries(rows: Sequence[Row], *, radius: float, captions: dict[str, str], 
     lines = math.ceil((len(rows) + 1) / ACROSS)
     figure = new_figure(width=2.6 * ACROSS, height=0.5 + 2.75 * lines)
     panels = list(figure.subplots(lines, ACROSS, squeeze=False).flat)
-    _points(panels[0], rows[0], size=6)
-    _finish(panels[0], rows[0], radius, "training data, best boundary")
+    _points(panels[0], rows[0]["points"], rows[0]["labels"], size=6)
+    _points(panels[0], rows[0]["test_points"], rows[0]["test_labels"], size=9, hollow=True)
+    _finish(panels[0], rows[0], radius, "data (hollow: test), best boundary")
     for axes, row in zip(panels[1:], rows, strict=False):
         _shade(axes, row)
         _finish(axes, row, radius, captions.get(row["scheme"], str(row["scheme"])))
@@ -50,14 +51,17 @@ def _shade(axes: Axes, row: Row) -> None:
         axes.contour(ticks, ticks, inner, levels=[0.5], colors=INK, linewidths=1.4)
     else:
         axes.set_xlabel(NO_BOUNDARY, fontsize=8, color=FAINT)
-    _points(axes, row, size=2)
+    _points(axes, row["points"], row["labels"], size=2)
 
 
-def _points(axes: Axes, row: Row, *, size: float) -> None:
-    points, labels = np.array(row["points"]), np.array(row["labels"])
+def _points(
+    axes: Axes, places: Sequence[Sequence[float]], labels: Sequence[int], *, size: float, hollow: bool = False
+) -> None:
+    points, classes = np.array(places), np.array(labels)
     for label, colour in ((0, PALETTE[0]), (1, PALETTE[1])):
-        x, y = points[labels == label].T
-        axes.scatter(x, y, s=size, color=colour, linewidths=0)
+        x, y = points[classes == label].T
+        faces, width = ("none", 0.5) if hollow else (colour, 0)
+        axes.scatter(x, y, s=size, facecolors=faces, edgecolors=colour, linewidths=width)
 
 
 def _finish(axes: Axes, row: Row, radius: float, caption: str) -> None:

@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def corruption_bars(rows: Iterable[Row], *, title: str | None = None) -> Figure:
-    """Return a figure: left a group of bars a corruption, right one a severity, each the mean over the other."""
+def corruption_bars(
+    rows: Iterable[Row], *, title: str | None = None, severity: float | None = None
+) -> Figure:
+    """Return a figure: left a group of bars a corruption, right one a severity, each the mean over the other.
+
+    severity: the one that each corruption is shown at, instead of their mean.
+    """
     comparison = compare_one(rows)
     names = corruptions(comparison)
     if not names:
@@ -28,14 +33,15 @@ def corruption_bars(rows: Iterable[Row], *, title: str | None = None) -> Figure:
     schemes = comparison.schemes
     figure = new_figure(width=3.5 + 0.6 * len(names) + 2.5, height=4.4)
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[max(len(names), 3), 5])
-    _bars(left, [by_family(comparison, scheme) for scheme in schemes], names, schemes)
+    _bars(left, [by_family(comparison, scheme, severity) for scheme in schemes], names, schemes)
     levels = sorted({level for scheme in schemes for level in by_severity(comparison, scheme)})
     _bars(right, [by_severity(comparison, scheme) for scheme in schemes], levels, schemes)
     left.set_xticks(range(len(names)), [name_of(name) for name in names], rotation=40, ha="right")
     right.set_xticks(range(len(levels)), [f"{level:g}" for level in levels])
     left.set_ylabel("accuracy (%)", color=INK)
     right.set_xlabel("severity", color=INK)
-    told = f"each corruption, mean over severities; whisker: {comparison.spread}"
+    told = "mean over severities" if severity is None else f"at severity {severity:g}"
+    told = f"each corruption, {told}; whisker: {comparison.spread}"
     left.set_title(told, fontsize=8.5, color=FAINT, loc="left")
     right.set_title("each severity, mean over corruptions", fontsize=8.5, color=FAINT, loc="left")
     figure.suptitle(title or comparison.title, fontsize=11, color=INK, x=0.01, ha="left")

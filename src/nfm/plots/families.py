@@ -46,10 +46,10 @@ def mean_estimate(comparison: Comparison, scheme: str, columns: Sequence[Column]
     return Estimate(mean, low, high, None if seeds == 1 else high - mean, seeds)
 
 
-def by_family(comparison: Comparison, scheme: str) -> dict[str, Estimate]:
-    """Return the mean over the severities of each corruption."""
+def by_family(comparison: Comparison, scheme: str, severity: float | None = None) -> dict[str, Estimate]:
+    """Return the mean over the severities of each corruption, or what it is at one."""
     groups = {
-        name: [column for column in comparison.columns if column[0] == name]
+        name: [column for column in comparison.columns if column[0] == name and severity in (None, column[1])]
         for name in corruptions(comparison)
     }
     return _means(comparison, scheme, groups)

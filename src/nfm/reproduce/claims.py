@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -84,7 +85,8 @@ def _tables(study: Study, lines: Sequence[Line], measure: Measure, rows: list[Ro
     if measure.suite not in study.tables:
         return []
     data = list(dict.fromkeys(row["data"] for row in rows))
-    make = family_table if measure.suite.startswith("corruptions") else cell_table
+    corrupted = measure.suite.startswith("corruptions")
+    make = family_table if corrupted else partial(cell_table, calibration=study.calibration)
     tables = [make(lines, measure, [row for row in rows if row["data"] == name]) for name in data]
     return [told for table in tables for told in (table, *_verdict(study, table))]
 
@@ -97,17 +99,20 @@ def _verdict(study: Study, table: Row) -> list[Row]:
     return [*told, answers_table(table, study.questions)] if study.questions else told
 
 
-def cell_table(lines: Sequence[Line], measure: Measure, rows: Sequence[Row]) -> Row:
+def cell_table(
+    lines: Sequence[Line], measure: Measure, rows: Sequence[Row], *, calibration: bool = True
+) -> Row:
     """Return a table of accuracies: one column a cell of the suite, published numbers where they may stand."""
     keys = [cell.key for cell in suite_of(measure.suite)]
     shown = {row["arm"] for row in rows}
     told = {line.arm.name for line in lines if _may_stand(line, measure, len(keys))}
+    metrics = ("accuracy", "ece") if calibration else ("accuracy",)
     return {
         "kind": "cells", "measure": measure.key, "protocol": rows[0]["protocol"], "data": rows[0]["data"],
         "n": min(row["n"] for row in rows), "columns": [[name, level] for name, level in keys],
         "flags": sorted({flag for row in rows for flag in row.get("flags", ())}),
         "lines": [
-            _line(line, keys, rows, published=line.arm.name in told)
+            _line(line, keys, rows, metrics, published=line.arm.name in told)
             for line in lines
             if line.arm.name in shown | told
         ],
@@ -124,7 +129,14 @@ def _lies_in(row: Row, name: str, level: float) -> bool:
     return row["perturbation"] == name and row["level"] == round(level, DIGITS)
 
 
-def _line(line: Line, keys: Sequence[tuple[str, float]], rows: Sequence[Row], *, published: bool) -> Row:
+def _line(
+    line: Line,
+    keys: Sequence[tuple[str, float]],
+    rows: Sequence[Row],
+    metrics: Sequence[str],
+    *,
+    published: bool,
+) -> Row:
     arm = line.arm
     own = [row for row in rows if row["arm"] == arm.name]
 
@@ -134,12 +146,7 @@ def _line(line: Line, keys: Sequence[tuple[str, float]], rows: Sequence[Row], *,
         ]
         return [number.as_row() if number else None for number in found]
 
-    told: dict[str, Any] = {
-        "arm": arm.name,
-        "label": arm.title,
-        "accuracy": numbers("accuracy"),
-        "ece": numbers("ece"),
-    }
+    told: dict[str, Any] = {"arm": arm.name, "label": arm.title} | {name: numbers(name) for name in metrics}
     if published:
         told |= {"published": list(arm.published), "errors": arm.errors}
     return told

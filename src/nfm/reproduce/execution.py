@@ -98,7 +98,7 @@ def do_job(job: Job, places: Places, ranks: Ranks) -> None:
 
 def train(job: Job, places: Places, ranks: Ranks) -> tuple[Trained, Fit]:
     """Train, or go on with what the run's folder holds; the weights are those of the last epoch, as the paper's."""
-    parts = build_run(placed(job.config, root=places.data_root, download=places.download))
+    parts = build_run(placed(job, root=places.data_root, download=places.download))
     data, folder = watched(parts.data, job.line.scale.watch), places.runs / job.line.name / job.name
     held_out = parts.data.validation if len(parts.data.validation) else None
     trained = Trained(parts.model, parts.data, job.config, folder, held_out)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from nfm.evaluate.corruptions import CORRUPTIONS
+from nfm.evaluate.corruptions import AUTHORS, CORRUPTIONS
 from nfm.plots.boundaries import boundaries
 from nfm.plots.canvas import save_figure
 from nfm.plots.corruptions import corruption_bars
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 Drawing = Callable[[str, Sequence[Row]], Iterator[tuple[str, "Figure"]]]  # title, rows -> names and figures
 FIGURES: Registry[Drawing] = Registry("figure")
+PAPERS_SEVERITY = 3  # of the bars of its six corruptions
 GRIDS = ("cifar", "vit", "imagenet")  # suites of a few levels of each noise
 
 
@@ -74,6 +76,10 @@ def _corruptions(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]
     for name, own in _measured(rows, "corruptions-19", "corruptions-15", "corruptions-paper6").items():
         corrupted = [row for row in own if row["perturbation"] in CORRUPTIONS]
         yield f"corruptions-{name}", corruption_bars(corrupted, title=_about(title, own))
+        six = [row for row in corrupted if row["perturbation"] in AUTHORS]
+        if 0 < len(six) < len(corrupted):
+            about = f"{_about(title, own)}, the paper's six"
+            yield f"corruptions-six-{name}", corruption_bars(six, title=about, severity=PAPERS_SEVERITY)
 
 
 @FIGURES.register("training")
@@ -85,7 +91,8 @@ def _training(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
 
 @FIGURES.register("dots")
 def _dots(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
-    for name, own in _measured(rows, "cifar").items():
+    """Draw one figure, of the protocol that is measured first."""
+    for name, own in itertools.islice(_measured(rows, "cifar").items(), 1):
         yield f"dots-{name}", accuracy_dots(own, title=_about(title, own))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nfm.errors import EnvironmentProblem
+from nfm.errors import DataError, EnvironmentProblem
 from nfm.reproduce.claims import rows_of, write_claim
 from nfm.reproduce.execution import Places, tell
 from nfm.reproduce.figures import draw_figures
@@ -16,7 +16,10 @@ def finish(study: Study, scale: str, places: Places) -> str:
     claim = write_claim(study, places.claims)
     made = claim["scales"].get(scale)
     if made is None:
-        return f"{study.id}, {scale} scale: no rows yet in {places.claims / 'rows' / scale}"
+        raise DataError(
+            f"{study.id}, {scale} scale: expected rows in {places.claims / 'rows' / scale}, got none; make them: "
+            f"nfm reproduce {study.id} --scale {scale}"
+        )
     try:
         pictures = draw_figures(study, scale, rows_of(study, scale, places.claims), places.docs / IMAGES)
     except EnvironmentProblem as problem:  # numbers are good without pictures

@@ -121,19 +121,22 @@ def make_job(line: Line, config: Config, seed: int) -> Job:
     return Job(line, seed, seeded)
 
 
-def placed(config: Config, *, root: str, download: bool) -> Config:
-    """Return `config` with where data is looked for; a file named npz:NAME is found there, too."""
-    data = dataclasses.replace(config.data, root=root, download=download)
+def placed(job: Job, *, root: str, download: bool) -> Config:
+    """Return the settings of `job` with where data is looked for; a file named npz:NAME is found there, too."""
+    data = dataclasses.replace(job.config.data, root=root, download=download)
     kind, _, name = data.name.partition(":")
     if kind == "npz" and not Path(name).is_file():
-        data = dataclasses.replace(data, name=f"npz:{_find(name, root)}")
-    return dataclasses.replace(config, data=data)
+        data = dataclasses.replace(data, name=f"npz:{_find(name, root, job.line.scale.needs)}")
+    return dataclasses.replace(job.config, data=data)
 
 
-def _find(name: str, root: str) -> Path:
+def _find(name: str, root: str, needs: str) -> Path:
     places = search_path(root or None)
     found = next((place / name for place in places if (place / name).is_file()), None)
     if found is None:
         looked = ", ".join(str(place) for place in places)
-        raise DataError(f"{name}: not in {looked}; put it there, or say where with --data-root or NFM_DATA")
+        told = f"; it needs: {needs}" if needs else ""
+        raise DataError(
+            f"{name}: not in {looked}; put it there, or say where with --data-root or NFM_DATA{told}"
+        )
     return found

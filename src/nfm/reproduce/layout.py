@@ -113,7 +113,8 @@ def _place(where: str, table: Row) -> str:
 
 def _calibration(table: Row) -> list[str]:
     """Return the calibration errors of the same cells as a second table."""
-    body = [[line["label"], *map(show_number, line["ece"])] for line in table["lines"] if any(line["ece"])]
+    lines = [line for line in table["lines"] if any(line.get("ece", ()))]
+    body = [[line["label"], *map(show_number, line["ece"])] for line in lines]
     if not body:
         return []
     head = ["scheme", *(show_column((name, level)) for name, level in table["columns"])]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nfm.reproduce.layout import TABLES, grid, show_number
 from nfm.results import Row
 
@@ -17,15 +19,27 @@ def toy_table(table: Row) -> str:
     near = [line["label"] for line in table["lines"] if line["near_bayes"]]
     first = f"Accuracy in % on {table['n']:,} fresh points; Bayes-optimal: {100 * table['bayes']:.2f}."
     last = f"Within 0.5 points of Bayes after the choice by validation: {', '.join(near) or 'none'}."
-    return "\n".join([first, "", grid(head, body), "", last])
+    return "\n".join([first, "", grid(head, body), "", last, *_further(table["lines"])])
+
+
+def _further(lines: Sequence[Row]) -> list[str]:
+    """Tell what each line that adds something to another has over it."""
+    return [
+        f"{line['label']} – {more['against']}: {100 * more['difference']:+.2f} points, p = {_show_p(more['p_value'])}."
+        for line in lines
+        if (more := line["further"])
+    ]
+
+
+def _show_p(p_value: float | None) -> str:
+    return "–" if p_value is None else f"{p_value:.2g}"
 
 
 def _toy_line(line: Row) -> list[str]:
     paper = f"{line['published'][0]:.1f}" if line["published"] else "–"
-    p_value = "–" if line["p_value"] is None else f"{line['p_value']:.2g}"
     return [
         line["label"], paper, show_number(line["accuracy"]), f"{100 * line['median']:.1f}",
-        f"{line['collapsed']} of {line['accuracy']['seeds']}", f"{100 * line['excess']:.2f}", p_value,
+        f"{line['collapsed']} of {line['accuracy']['seeds']}", f"{100 * line['excess']:.2f}", _show_p(line["p_value"]),
         f"{show_number(line['tuned'])} (k={line['settings']})", f"{100 * line['tuned_excess']:.2f}", line["chosen"],
     ]  # fmt: skip
 

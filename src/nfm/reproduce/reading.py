@@ -46,6 +46,7 @@ class Page:
     drawn: tuple[str, ...] = ()
     champions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    calibration: bool = True
     small: dict[str, Any] = field(default_factory=dict)
     full: dict[str, Any] = field(default_factory=dict)
 
@@ -118,12 +119,14 @@ def _parse(path: Path, text: str) -> Study:
         raise _wrong(path, errors)
     lines = {name: (*_taken(taken, name, path.parent), *_own(arms, scales[name], name)) for name in SCALES}
     _check_names(path, lines)
+    for place, arm in enumerate(arms):
+        _check_arms(path, f"arms[{place}].extends", [arm.extends] if arm.extends else [], lines)
     for place, question in enumerate(questions):
         _check_arms(path, f"questions[{place}]", (question.arm, question.against), lines)
     return Study(
         path.stem, page.title, page.source, head_of(path), lines["small"], lines["full"], scales,
         _shown(path, page, lines), page.figures, _arms(path, page, "drawn", lines),
-        _arms(path, page, "champions", lines), page.notes, tuple(questions),
+        _arms(path, page, "champions", lines), page.notes, tuple(questions), page.calibration,
     )  # fmt: skip
 
 

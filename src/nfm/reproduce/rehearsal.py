@@ -45,7 +45,7 @@ def rehearse(study: Study, scale: str, jobs: Sequence[Job], places: Places, *, c
 def _try(job: Job, places: Places, batch_of: Callable[[DataConfig], Batch]) -> str:
     """Return what one arm is, after a batch through its network and method."""
     config = job.config
-    facts, x, source = batch_of(placed(config, root=places.data_root, download=False).data)
+    facts, x, source = batch_of(placed(job, root=places.data_root, download=False).data)
     model = build_model(config.model, facts, seed=job.seed)
     method = build_method(config.method, seed=job.seed)
     build_augment(config.data)

@@ -54,7 +54,8 @@ class Arm:
     `method` and `change` are laid over the scale's `run`, then `small` at that scale alone. `seeds` is the most
     seeds at the small scale (0: all). `published` stands in the order of the table's columns; `errors` tells
     what is known to be wrong with it, by the number of the column counted from 0, or ``row``. Each of `settings` is
-    laid over the arm to make another one, `of` it, among which one may be chosen by validation.
+    laid over the arm to make another one, `of` it, among which one may be chosen by validation. `extends` names the
+    arm that it adds something to.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Arm:
     errors: dict[str, str] = field(default_factory=dict)
     settings: tuple[dict[str, Any], ...] = ()
     of: str = ""
+    extends: str = ""
     note: str = ""
 
     @property
@@ -114,7 +116,8 @@ class Study:
     """One table or figure.
 
     `tables` are the suites that are shown; `figures` what is drawn, of the arms `drawn` (none: of all). Each of
-    `champions` is held against all other arms; each of `questions` sets one arm against another.
+    `champions` is held against all other arms; each of `questions` sets one arm against another. Beside accuracies,
+    calibration errors are told, or not.
     """
 
     id: str
@@ -130,6 +133,7 @@ class Study:
     champions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()
+    calibration: bool = True
 
     def lines(self, scale: str) -> tuple[Line, ...]:
         """Return the arms at a scale, in order."""

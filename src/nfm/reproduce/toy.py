@@ -54,16 +54,22 @@ def _accuracy(model: nn.Module, examples: ExampleSet) -> float:
 
 
 def _boundary(trained: Trained) -> Row:
-    """Return the probability of the inner circle over a square, in %, and the training points."""
+    """Return the probability of the inner circle over a square, in %, and the points of training and test."""
     ticks = torch.linspace(-EXTENT, EXTENT, SIDE)
     y, x = torch.meshgrid(ticks, ticks, indexing="ij")
     inner = predict(trained.model, torch.stack([x.flatten(), y.flatten()], 1))[:, 1]
-    train = trained.data.train
-    points = train.fetch(torch.arange(len(train))).numpy().astype(np.float64)
+    train, test = trained.data.train, trained.data.test
     return {
         "kind": "boundary", "extent": EXTENT, "side": SIDE, "inner": (100 * inner).round().int().tolist(),
-        "points": points.round(2).tolist(), "labels": train.labels.tolist(),
+        "points": _places(train), "labels": train.labels.tolist(),
+        "test_points": _places(test), "test_labels": test.labels.tolist(),
     }  # fmt: skip
+
+
+def _places(examples: ExampleSet) -> list[list[float]]:
+    points = examples.fetch(torch.arange(len(examples))).numpy().astype(np.float64)
+    rounded: list[list[float]] = points.round(2).tolist()
+    return rounded
 
 
 @SUMMARIES.register("circles")
@@ -99,7 +105,16 @@ def _summary(
         "p_value": None if arm is baseline else _p_value(own, measured[baseline.name]),
         "settings": len(settings), "chosen": chosen.note or chosen.title, "tuned": tuned.as_row(),
         "tuned_excess": round(best - tuned.mean, DIGITS), "near_bayes": best - tuned.mean <= NEAR,
+        "further": _further(arm, arms, measured) if arm.extends in measured else None,
     }  # fmt: skip
+
+
+def _further(arm: Arm, arms: Sequence[Arm], measured: dict[str, list[Row]]) -> Row:
+    """Return what an arm has over the one that it adds something to."""
+    own, other = measured[arm.name], measured[arm.extends]
+    difference = fmean(row["accuracy"] for row in own) - fmean(row["accuracy"] for row in other)
+    against = next(known.title for known in arms if known.name == arm.extends)
+    return {"against": against, "difference": round(difference, DIGITS), "p_value": _p_value(own, other)}
 
 
 def _p_value(first: Sequence[Row], second: Sequence[Row]) -> float | None:

@@ -71,7 +71,31 @@ def show_answers(table: Row) -> str:
     if not table["lines"]:
         return "The rows that answer the questions of this study are not there yet."
     names = [[f"{line['asks']} {line['label']} – {line['against']}"] for line in table["lines"]]
-    return _show_differences("Questions, answered in points", table, ["question"], names)
+    shown = _show_differences("Questions, answered in points", table, ["question"], names)
+    return f"{shown}\n\n{_in_short(table['lines'])}"
+
+
+def _in_short(lines: Sequence[Row]) -> str:
+    """Return one sentence: which questions have a clear answer, and which."""
+    answers: dict[str, list[str]] = {}
+    for line in lines:
+        answers.setdefault(_answer(line["columns"]), []).append(f"{line['label']} – {line['against']}")
+    told = [f"{answer}: {', '.join(pairs)}" for answer, pairs in sorted(answers.items())]
+    return f"In short. {'. '.join(told)}."
+
+
+def _answer(columns: Sequence[Row | None]) -> str:
+    """Return in words what the clear differences of a line say together."""
+    judged = [cell for cell in columns if cell is not None and cell["seeds"] >= ENOUGH]
+    if not judged:
+        return "Not answered by so few seeds"
+    signs = {cell["difference"] > 0 for cell in judged if cell["clear"]}
+    words = {
+        (True,): "Ahead where the difference is clear",
+        (False,): "Behind where the difference is clear",
+        (False, True): "A trade, ahead in some and behind in others",
+    }
+    return words.get(tuple(sorted(signs)), "No clear difference")
 
 
 def _show_differences(about: str, table: Row, heads: list[str], names: Sequence[list[str]]) -> str:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from nfm.core.kernel import VARIABLE
+from nfm.differing import differences
 from nfm.errors import CheckpointError, ConfigError, EnvironmentProblem, UsageError
 from nfm.results import Row, append_rows, write_atomically
-from nfm.train.differing import differences
 from nfm.train.disk import writing
 
 IDENTITY = "run.json"

@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.func import functional_call
 
 from nfm.data.batches import Batches
+from nfm.differing import differences
 from nfm.errors import CheckpointError, Stopped
 from nfm.results import Row, provenance, read_rows
 from nfm.train import checkpoint
 from nfm.train.accuracy import measure
-from nfm.train.differing import differences
 from nfm.train.disk import free_bytes, writing
 from nfm.train.folder import RunFolder
 from nfm.train.optim import set_momentum

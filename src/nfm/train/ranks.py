@@ -13,8 +13,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from nfm.differing import differences
 from nfm.errors import EnvironmentProblem, NFMError, UsageError
-from nfm.train.differing import differences
 
 CPU = torch.device("cpu")
 
