@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import platform
@@ -109,6 +110,7 @@ def _version(package: str) -> str | None:
         return None
 
 
+@functools.cache  # the code is loaded once
 def _commit() -> str | None:
     """Return the commit of the source tree, with ``+`` where code or recipes have uncommitted changes.
 

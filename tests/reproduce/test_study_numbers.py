@@ -209,12 +209,14 @@ def test_the_toy_study_from_training_to_table(tmp_path: Path) -> None:
     assert nfm["p_value"] in (0.5, 1.0)
     assert erm["further"] is None
     further = nfm["accuracy"]["mean"] - erm["accuracy"]["mean"]
-    assert nfm["further"]["difference"] == pytest.approx(further, abs=2e-4)
+    assert nfm["further"]["plain"]["difference"] == pytest.approx(further, abs=2e-4)
+    tuned = nfm["tuned"]["mean"] - erm["tuned"]["mean"]
+    assert nfm["further"]["tuned"]["difference"] == pytest.approx(tuned, abs=2e-4)
     assert erm["excess"] == pytest.approx(table["bayes"] - erm["accuracy"]["mean"], abs=2e-4)
     told = finish(study, "small", places)
     assert "Bayes-optimal: 90.77" in told
     assert "| Baseline | 85.5 |" in told
-    assert f"nfm – Baseline: {100 * nfm['further']['difference']:+.2f} points, p = " in told
+    assert f"nfm – Baseline: {100 * nfm['further']['plain']['difference']:+.2f} points (p = " in told
     assert (places.docs / "images/results/toy-small-boundaries.png").exists()
 
 

@@ -25,10 +25,15 @@ def toy_table(table: Row) -> str:
 def _further(lines: Sequence[Row]) -> list[str]:
     """Tell what each line that adds something to another has over it."""
     return [
-        f"{line['label']} – {more['against']}: {100 * more['difference']:+.2f} points, p = {_show_p(more['p_value'])}."
+        f"{line['label']} – {more['against']}: {_show_ahead(more['plain'])}; "
+        f"each at the best of its settings: {_show_ahead(more['tuned'])}."
         for line in lines
         if (more := line["further"])
     ]
+
+
+def _show_ahead(told: Row) -> str:
+    return f"{100 * told['difference']:+.2f} points (p = {_show_p(told['p_value'])})"
 
 
 def _show_p(p_value: float | None) -> str:

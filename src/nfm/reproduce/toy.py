@@ -92,8 +92,8 @@ def _summary(
 ) -> Row:
     own = measured[arm.name]
     number = over_runs(own)
-    settings = [other for other in arms if arm.name in (other.name, other.of) and other.name in measured]
-    chosen = max(settings, key=lambda other: fmean(row["validation"] for row in measured[other.name]))
+    settings = _settings(arm.name, arms, measured)
+    chosen = _best(settings, measured)
     tuned = over_runs(measured[chosen.name])
     if number is None or tuned is None:
         raise DataError(f"toy: expected rows with an accuracy of {arm.name}, got none")
@@ -109,12 +109,29 @@ def _summary(
     }  # fmt: skip
 
 
+def _settings(name: str, arms: Sequence[Arm], measured: dict[str, list[Row]]) -> list[Arm]:
+    """Return the arm called `name` and its settings, those that were measured."""
+    return [arm for arm in arms if name in (arm.name, arm.of) and arm.name in measured]
+
+
+def _best(settings: Sequence[Arm], measured: dict[str, list[Row]]) -> Arm:
+    """Return the one that is best on validation points."""
+    return max(settings, key=lambda arm: fmean(row["validation"] for row in measured[arm.name]))
+
+
 def _further(arm: Arm, arms: Sequence[Arm], measured: dict[str, list[Row]]) -> Row:
-    """Return what an arm has over the one that it adds something to."""
-    own, other = measured[arm.name], measured[arm.extends]
-    difference = fmean(row["accuracy"] for row in own) - fmean(row["accuracy"] for row in other)
+    """Return what an arm has over the one that it adds something to, and the best setting of it over that one's."""
+    names = (arm.name, arm.extends)
+    own, other = (measured[name] for name in names)
+    best, others_best = (measured[_best(_settings(name, arms, measured), measured).name] for name in names)
     against = next(known.title for known in arms if known.name == arm.extends)
-    return {"against": against, "difference": round(difference, DIGITS), "p_value": _p_value(own, other)}
+    return {"against": against, "plain": _ahead(own, other), "tuned": _ahead(best, others_best)}
+
+
+def _ahead(first: Sequence[Row], second: Sequence[Row]) -> Row:
+    """Return how far the mean of some runs is ahead of that of others."""
+    means = [fmean(row["accuracy"] for row in rows) for rows in (first, second)]
+    return {"difference": round(means[0] - means[1], DIGITS), "p_value": _p_value(first, second)}
 
 
 def _p_value(first: Sequence[Row], second: Sequence[Row]) -> float | None:
