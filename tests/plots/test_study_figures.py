@@ -129,7 +129,7 @@ def test_bars_tell_what_their_whiskers_and_axes_are() -> None:
         for level in (1, 2)
     ]  # fmt: skip
     left, right = corruption_bars(rows, title="bars").axes
-    assert left.get_title(loc="left").endswith("whisker: one standard deviation over 2 seeds")
+    assert left.get_title(loc="left").startswith("whisker: one standard deviation over 2 seeds\n")
     assert (left.get_ylabel(), right.get_xlabel()) == ("accuracy (%)", "severity")
 
 

@@ -97,24 +97,24 @@ def test_questions_are_answered_where_both_arms_were_measured() -> None:
     text = show_table(made)
     assert "| Noise? NFM – ERM | **-5.0** | **+20.0** | clearly ahead in 1, behind in 1, of 2 |" in text
     assert "Boxes?" not in text
-    assert text.endswith("In short. A trade, ahead in some and behind in others: NFM – ERM.")
+    assert text.endswith("In short:\n\n- Noise? Ahead in 1 and behind in 1 of 2: a trade.")
     assert "yet" in show_table(answers_table(table(line("erm", 0.9, 0.5)), asked))
 
 
 @pytest.mark.parametrize(
     ("means", "seeds", "answer"),
     [
-        ((0.9, 0.7), 3, "Ahead where the difference is clear"),
-        ((0.9, 0.3), 3, "Behind where the difference is clear"),
-        ((0.9, 0.5), 3, "No clear difference"),
-        ((0.9, 0.7), 2, "Not answered by so few seeds"),
+        ((0.9, 0.7), 3, "Ahead wherever the difference is clear (1 of 2)."),
+        ((0.9, 0.3), 3, "Behind wherever the difference is clear (1 of 2)."),
+        ((0.9, 0.5), 3, "No clear difference."),
+        ((0.9, 0.7), 2, "Not answered by so few seeds."),
     ],
 )
 def test_the_answers_are_told_in_short(means: tuple[float, float], seeds: int, answer: str) -> None:
     made = answers_table(
         table(line("erm", 0.9, 0.5), line("nfm", *means, seeds=seeds)), [Question("Noise?", "nfm", "erm")]
     )
-    assert show_table(made).endswith(f"In short. {answer}: NFM – ERM.")
+    assert show_table(made).endswith(f"In short:\n\n- Noise? {answer}")
 
 
 def test_an_arm_that_extends_none_is_refused(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def corruption_bars(
     left.set_ylabel("accuracy (%)", color=INK)
     right.set_xlabel("severity", color=INK)
     told = "mean over severities" if severity is None else f"at severity {severity:g}"
-    told = f"each corruption, {told}; whisker: {comparison.spread}"
+    told = f"whisker: {comparison.spread}\neach corruption, {told}"  # the longer line has room above the other panel
     left.set_title(told, fontsize=8.5, color=FAINT, loc="left")
     right.set_title("each severity, mean over corruptions", fontsize=8.5, color=FAINT, loc="left")
     figure.suptitle(title or comparison.title, fontsize=11, color=INK, x=0.01, ha="left")

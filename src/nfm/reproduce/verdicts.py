@@ -72,30 +72,22 @@ def show_answers(table: Row) -> str:
         return "The rows that answer the questions of this study are not there yet."
     names = [[f"{line['asks']} {line['label']} – {line['against']}"] for line in table["lines"]]
     shown = _show_differences("Questions, answered in points", table, ["question"], names)
-    return f"{shown}\n\n{_in_short(table['lines'])}"
-
-
-def _in_short(lines: Sequence[Row]) -> str:
-    """Return one sentence: which questions have a clear answer, and which."""
-    answers: dict[str, list[str]] = {}
-    for line in lines:
-        answers.setdefault(_answer(line["columns"]), []).append(f"{line['label']} – {line['against']}")
-    told = [f"{answer}: {', '.join(pairs)}" for answer, pairs in sorted(answers.items())]
-    return f"In short. {'. '.join(told)}."
+    answers = [f"- {line['asks']} {_answer(line['columns'])}" for line in table["lines"]]
+    return "\n".join([shown, "", "In short:", "", *answers])
 
 
 def _answer(columns: Sequence[Row | None]) -> str:
-    """Return in words what the clear differences of a line say together."""
+    """Return in words what the clear differences of a line say together, of the first arm against the second."""
     judged = [cell for cell in columns if cell is not None and cell["seeds"] >= ENOUGH]
+    clear = [cell["difference"] > 0 for cell in judged if cell["clear"]]
     if not judged:
-        return "Not answered by so few seeds"
-    signs = {cell["difference"] > 0 for cell in judged if cell["clear"]}
-    words = {
-        (True,): "Ahead where the difference is clear",
-        (False,): "Behind where the difference is clear",
-        (False, True): "A trade, ahead in some and behind in others",
-    }
-    return words.get(tuple(sorted(signs)), "No clear difference")
+        return "Not answered by so few seeds."
+    if not clear:
+        return "No clear difference."
+    if any(clear) and not all(clear):
+        return f"Ahead in {sum(clear)} and behind in {len(clear) - sum(clear)} of {len(judged)}: a trade."
+    where = "Ahead" if all(clear) else "Behind"
+    return f"{where} wherever the difference is clear ({len(clear)} of {len(judged)})."
 
 
 def _show_differences(about: str, table: Row, heads: list[str], names: Sequence[list[str]]) -> str:
