@@ -78,16 +78,23 @@ def show_answers(table: Row) -> str:
 
 def _answer(columns: Sequence[Row | None]) -> str:
     """Return in words what the clear differences of a line say together, of the first arm against the second."""
-    judged = [cell for cell in columns if cell is not None and cell["seeds"] >= ENOUGH]
-    clear = [cell["difference"] > 0 for cell in judged if cell["clear"]]
+    ahead, behind, judged = _counts(columns)
     if not judged:
         return "Not answered by so few seeds."
-    if not clear:
+    if not ahead + behind:
         return "No clear difference."
-    if any(clear) and not all(clear):
-        return f"Ahead in {sum(clear)} and behind in {len(clear) - sum(clear)} of {len(judged)}: a trade."
-    where = "Ahead" if all(clear) else "Behind"
-    return f"{where} wherever the difference is clear ({len(clear)} of {len(judged)})."
+    if ahead and behind:
+        return f"Ahead in {ahead} and behind in {behind} of {judged}: a trade."
+    return (
+        f"{'Ahead' if ahead else 'Behind'} wherever the difference is clear ({ahead + behind} of {judged})."
+    )
+
+
+def _counts(columns: Sequence[Row | None]) -> tuple[int, int, int]:
+    """Return in how many columns an arm is clearly ahead, in how many behind, and how many have seeds enough."""
+    judged = [cell for cell in columns if cell is not None and cell["seeds"] >= ENOUGH]
+    clear = [cell["difference"] > 0 for cell in judged if cell["clear"]]
+    return sum(clear), len(clear) - sum(clear), len(judged)
 
 
 def _show_differences(about: str, table: Row, heads: list[str], names: Sequence[list[str]]) -> str:
@@ -114,11 +121,9 @@ def _bold(table: Row) -> str:
 
 def _in_words(columns: Sequence[Row | None]) -> str:
     """Count the clear differences among those that were measured with seeds enough."""
-    there = [cell for cell in columns if cell is not None]
-    judged = [cell for cell in there if cell["seeds"] >= ENOUGH]
-    clear = [cell["difference"] > 0 for cell in judged if cell["clear"]]
-    told = f"clearly ahead in {sum(clear)}, behind in {len(clear) - sum(clear)}, of {len(judged)}"
-    few = len(there) - len(judged)
+    ahead, behind, judged = _counts(columns)
+    told = f"clearly ahead in {ahead}, behind in {behind}, of {judged}"
+    few = sum(cell is not None for cell in columns) - judged
     return told if not few else f"too few seeds in {few}" if not judged else f"{told}; too few seeds in {few}"
 
 
