@@ -85,19 +85,33 @@ def corrupted(arm: str, seed: int, accuracy: float, fog: float) -> list[dict[str
     ]  # fmt: skip
 
 
-def test_families_that_got_worse_are_told() -> None:
-    rows = [row for seed in (0, 1) for row in corrupted("erm", seed, 0.5 + 0.01 * seed, 0.6)]
-    rows += [row for seed in (0, 1) for row in corrupted("nfm", seed, 0.7, 0.4 + 0.01 * seed)]
+def two_arms_corrupted(seeds: int) -> list[dict[str, Any]]:
+    """Rows of two arms, of which the second is better in all families but fog."""
+    erm = [row for seed in range(seeds) for row in corrupted("erm", seed, 0.5 + 0.01 * seed, 0.6)]
+    return erm + [row for seed in range(seeds) for row in corrupted("nfm", seed, 0.7, 0.4 + 0.01 * seed)]
+
+
+def shown_families(rows: list[dict[str, Any]]) -> tuple[dict[str, Any], str]:
     lines = [Line(Arm(name, "erm"), Scale(), "small") for name in ("erm", "nfm")]
     table = family_table(lines, Measure("corruptions-19"), rows)
+    return table, show_table(table)
+
+
+def test_families_that_got_worse_are_told() -> None:
+    rows = two_arms_corrupted(seeds=3)
+    table, shown = shown_families(rows)
     assert [line["worse"] for line in table["lines"]] == [[], ["fog"]]
     means = family_means([row for row in rows if row["arm"] == "nfm"])
-    assert means["15 standard"]["mean"] == pytest.approx((14 * 0.7 + 0.405) / len(STANDARD), abs=1e-4)
+    assert means["15 standard"]["mean"] == pytest.approx((14 * 0.7 + 0.41) / len(STANDARD), abs=1e-4)
     assert means["the paper's 6"]["mean"] == 0.7
     assert "fog" not in AUTHORS
-    shown = show_table(table)
     assert "- nfm: fog" in shown
-    assert "| fog | **60.0** ± 0.0 | 40.5 ± 0.7 |" in shown
+    assert "| fog | **60.0** ± 0.0 | 41.0 ± 1.0 |" in shown
+
+
+def test_of_two_seeds_nothing_is_called_the_best() -> None:
+    _, shown = shown_families(two_arms_corrupted(seeds=2))
+    assert "| fog | 60.0 ± 0.0 | 40.5 ± 0.7 |" in shown
 
 
 def test_a_family_with_a_missing_severity_is_left_out() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from nfm.plots.table import show_column
 from nfm.registry import Registry
+from nfm.reproduce.statistics import ENOUGH
 from nfm.results import Row
 
 WRONG = "†"  # beside a published number that is known to be wrong
@@ -39,8 +40,9 @@ def show_number(number: Row | None, *, best: bool = False) -> str:
 
 
 def best_of(numbers: Sequence[Row | None]) -> float | None:
-    """Return the highest mean."""
-    return max((number["mean"] for number in numbers if number), default=None)
+    """Return the highest mean, None where it is of too few seeds to be called the best."""
+    best = max((number for number in numbers if number), key=lambda number: number["mean"], default=None)
+    return None if best is None or best["seeds"] < ENOUGH else float(best["mean"])
 
 
 @TABLES.register("cells")

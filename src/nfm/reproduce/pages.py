@@ -17,7 +17,8 @@ Written by `nfm reproduce --write-docs` from `claims/`; nothing here is typed by
 `nfm reproduce ID` at the scale that is told, from the rows in `claims/rows`. "paper" is what was published; a number
 with a † is known to be wrong or wrongly labelled, and why stands below its table. Numbers of the two protocols
 (`authors`: noise after normalisation, unclipped; `pixel`: in [0, 1], clipped) are never comparable with each other.
-Several seeds are shown as mean ± standard deviation, one seed with the 95% interval of its test examples.
+Several seeds are shown as mean ± standard deviation, one seed with the 95% interval of its test examples. In bold: the
+highest of a column, where it is of three seeds or more.
 """
 
 

@@ -16,6 +16,7 @@ from nfm.results import Row
 
 TWO_SIDED = 1.96  # standard deviations to either end of a 95% interval
 DIGITS = 6  # after the point, in rows and claims: with fewer, what is shown would be rounded twice
+ENOUGH = 3  # seeds: of fewer, no difference is called clear and no number the best
 EXACT = 40  # differences: above, the 2**(n/2) signs of a half are too many to go through
 
 

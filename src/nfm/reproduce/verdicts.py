@@ -6,11 +6,9 @@ from collections.abc import Collection, Sequence
 
 from nfm.plots.table import show_column
 from nfm.reproduce.layout import TABLES, grid
-from nfm.reproduce.statistics import DIGITS, deviation
+from nfm.reproduce.statistics import DIGITS, ENOUGH, deviation
 from nfm.reproduce.study import Question
 from nfm.results import Row
-
-ENOUGH = 3  # seeds of either side: of fewer, no difference is called clear
 
 
 def verdict_table(table: Row, champions: Collection[str]) -> Row:
