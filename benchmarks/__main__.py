@@ -35,7 +35,10 @@ def main() -> None:
         write_tables()
         return
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; median of ratios [quartiles]")
-    verdicts = [verdict for part in given.parts or PARTS for verdict in _measure(part)]
+    began = time.monotonic()
+    run = _now()
+    verdicts = [verdict for part in given.parts or PARTS for verdict in _measure(part, run, began)]
+    print(f"{(time.monotonic() - began) / 60:.1f} minutes")
     for word in (UNDECIDED, ABOVE):
         if found := [name for name, verdict in verdicts if verdict.startswith(word)]:
             print(f"{len(found)} {word}: {'; '.join(found)}")
@@ -43,15 +46,19 @@ def main() -> None:
         sys.exit(1)
 
 
-def _measure(part: str) -> list[tuple[str, str]]:
-    """Print the ratios of a part and keep their rows; return their names and verdicts."""
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _measure(part: str, run: str, run_began: float) -> list[tuple[str, str]]:
+    """Print the ratios of a part of a run and keep their rows; return their names and verdicts."""
     thresholds, verdicts = Thresholds.read(), []
     module = importlib.import_module(f"benchmarks.{part}")
-    about = {"part": part, "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())} | provenance()
+    about = {"part": part, "began": _now(), "run": run} | provenance()
     for ratio in module.measure():
         verdict = thresholds.verdict(ratio)
         print(f"{ratio}  {verdict}", flush=True)
-        append_rows(ROWS, [to_row(ratio, thresholds) | about])
+        append_rows(ROWS, [to_row(ratio, thresholds) | about | {"run_seconds": time.monotonic() - run_began}])
         verdicts.append((ratio.name, verdict))
     return verdicts
 

@@ -64,24 +64,34 @@ def last_rows() -> list[Row]:
 def table(rows: list[Row]) -> str:
     """Return rows as a table: the ratio and its quartiles, what is allowed now, and the best of either side.
 
-    Above what is allowed, it tells where the 95% interval of the median begins.
+    Above what is allowed, it tells where the 95% interval of the median begins, or that the limit is missed.
     """
-    at_most = Thresholds.read().at_most
+    thresholds = Thresholds.read()
     lines = [
         "| what / against what | ratio | quartiles | at most | n | ours | reference |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        limit = _allowed(row, at_most.get(row["name"]))
+        limit = _allowed(Ratio(**{name: row[name] for name in Ratio.__dataclass_fields__}), thresholds)
         best = [f"{row[side]:.3g} {row['unit']}" for side in ("ours", "reference")]
         spread = f"{row['low']:.3f} to {row['high']:.3f}"
         cells = [row["name"], f"{row['median']:.3f}", spread, limit, str(row["rounds"]), *best]
         lines.append(f"| {' | '.join(cells)} |")
     versions = sorted({f"torch {row['torch']}, {row['threads']} threads, {row['machine']}" for row in rows})
-    return "\n".join([*lines, "", f"Measured with {'; '.join(versions)}."])
+    return "\n".join([*lines, "", f"Measured with {'; '.join(versions)}.{_whole_run(rows)}"])
 
 
-def _allowed(row: Row, limit: float | None) -> str:
+def _allowed(ratio: Ratio, thresholds: Thresholds) -> str:
+    limit, verdict = thresholds.at_most.get(ratio.name), thresholds.verdict(ratio)
     if limit is None:
         return ""
-    return f"{limit:g}" if row["median"] <= limit else f"{limit:g} (from {row['floor']:.3f})"
+    told = {OK: "", UNDECIDED: f" (from {ratio.floor:.3f})", ABOVE: " (missed)"}
+    return f"{limit:g}" + next(more for word, more in told.items() if verdict.startswith(word))
+
+
+def _whole_run(rows: list[Row]) -> str:
+    """Tell how long a run took, where all rows are of one that tells it."""
+    ends = {row["part"]: row.get("run_seconds") for row in rows}  # the last of each part
+    if None in ends.values() or len({row["run"] for row in rows}) > 1:
+        return ""
+    return f" The run took {max(ends.values()) / 60:.1f} minutes."

@@ -48,14 +48,32 @@ def test_where_the_interval_begins_is_right_in_nearly_all_runs() -> None:
     assert (draws[:, below_median(21) + 2] <= 1).mean() < 0.95
 
 
-def test_the_table_tells_what_is_undecided() -> None:
-    about = {"torch": "2", "threads": 2, "machine": "m", "part": "p"}
-    rows = [to_row(ratio(0.9, 1.0, 1.05, 1.3, 1.4), LIMITS) | about]
-    limits = Thresholds.read().at_most
-    assert "ours / theirs" not in limits
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Thresholds, "read", lambda: LIMITS)
-        assert "| 1.050 | 1.000 to 1.300 | 1.02 (from 0.900) | 5 |" in table(rows)
+ABOUT = {"torch": "2", "threads": 2, "machine": "m", "part": "p"}
+
+
+@pytest.mark.parametrize(
+    ("ratios", "told"),
+    [
+        ([0.9, 1.0, 1.01, 1.3, 1.4], "| 1.010 | 1.000 to 1.300 | 1.02 | 5 |"),
+        ([0.9, 1.0, 1.05, 1.3, 1.4], "| 1.050 | 1.000 to 1.300 | 1.02 (from 0.900) | 5 |"),
+        ([0.9, 1.0, 1.25, 1.3, 1.4], "| 1.250 | 1.000 to 1.300 | 1.02 (missed) | 5 |"),
+    ],
+)
+def test_the_table_tells_what_is_undecided_and_what_is_missed(
+    monkeypatch: pytest.MonkeyPatch, ratios: list[float], told: str
+) -> None:
+    assert "ours / theirs" not in Thresholds.read().at_most
+    monkeypatch.setattr(Thresholds, "read", lambda: LIMITS)
+    assert told in table([to_row(ratio(*ratios), LIMITS) | ABOUT])
+
+
+def test_the_table_tells_how_long_one_run_took() -> None:
+    first, last = (
+        to_row(ratio(1.0), LIMITS) | ABOUT | {"part": part, "run": "a", "run_seconds": seconds}
+        for part, seconds in (("p", 60), ("q", 90))
+    )
+    assert table([first, last]).endswith("The run took 1.5 minutes.")
+    assert "minutes" not in table([first, last | {"run": "b"}])
 
 
 def test_the_docs_show_the_last_rows() -> None:

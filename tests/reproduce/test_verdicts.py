@@ -12,6 +12,7 @@ from studies import TINY, write_tiny
 
 from nfm.errors import ConfigError
 from nfm.reproduce import front
+from nfm.reproduce.in_short import CLAIM, answers, in_short
 from nfm.reproduce.kinds import show_table
 from nfm.reproduce.reading import read_study
 from nfm.reproduce.study import Question
@@ -97,24 +98,62 @@ def test_questions_are_answered_where_both_arms_were_measured() -> None:
     text = show_table(made)
     assert "| Noise? NFM – ERM | **-5.0** | **+20.0** | clearly ahead in 1, behind in 1, of 2 |" in text
     assert "Boxes?" not in text
-    assert text.endswith("In short:\n\n- Noise? Ahead in 1 and behind in 1 of 2: a trade.")
+    assert list(answers([made])) == [
+        "Noise? *NFM* against *ERM*: protocol authors, ahead in 1 and behind in 1 of 2, a trade."
+    ]
     assert "yet" in show_table(answers_table(table(line("erm", 0.9, 0.5)), asked))
 
 
 @pytest.mark.parametrize(
     ("means", "seeds", "answer"),
     [
-        ((0.9, 0.7), 3, "Ahead wherever the difference is clear (1 of 2)."),
-        ((0.9, 0.3), 3, "Behind wherever the difference is clear (1 of 2)."),
-        ((0.9, 0.5), 3, "No clear difference."),
-        ((0.9, 0.7), 2, "Not answered by so few seeds."),
+        ((0.9, 0.7), 3, "ahead wherever the difference is clear (1 of 2)"),
+        ((0.9, 0.3), 3, "behind wherever the difference is clear (1 of 2)"),
+        ((0.9, 0.5), 3, "no clear difference"),
+        ((0.9, 0.7), 2, "not answered by so few seeds"),
     ],
 )
 def test_the_answers_are_told_in_short(means: tuple[float, float], seeds: int, answer: str) -> None:
     made = answers_table(
         table(line("erm", 0.9, 0.5), line("nfm", *means, seeds=seeds)), [Question("Noise?", "nfm", "erm")]
     )
-    assert show_table(made).endswith(f"In short:\n\n- Noise? {answer}")
+    first = "Noise? *NFM* against *ERM*: protocol authors"
+    same = {**made, "measure": "cifar/pixel/100"}
+    assert list(answers([made, same])) == [f"{first} and pixel, {answer}."]
+    unlike = answers_table(
+        table(line("erm", 0.9, 0.9), line("nfm", 0.5, 0.95)), [Question("Noise?", "nfm", "erm")]
+    )
+    unlike["measure"] = "cifar/pixel/100"
+    told = f"{first}, {answer}; protocol pixel, ahead in 1 and behind in 1 of 2, a trade."
+    assert list(answers([made, unlike])) == [told]
+
+
+@pytest.mark.parametrize(
+    ("clean", "noisy", "seeds", "holds"),
+    [
+        (0.9, 0.9, 3, "holds. It is clearly ahead of the best other scheme in 1 of 1 noisy columns and "),
+        (0.8, 0.9, 3, "does not hold. "),  # at a loss of clean accuracy
+        (0.9, 0.5, 3, "does not hold. "),
+        (0.9, 0.7, 3, "is not shown. "),
+        (0.9, 0.9, 2, None),
+    ],
+)  # fmt: skip
+def test_the_claim_is_held_against_the_best_other(
+    clean: float, noisy: float, seeds: int, holds: str | None
+) -> None:
+    made = verdict_table(
+        table(line("erm", 0.9, 0.5), line("noise", 0.7, 0.7), line("nfm", clean, noisy, seeds=seeds)), {"nfm"}
+    )
+    told = list(answers([made]))
+    if holds is None:
+        assert told == in_short([{"scales": {"small": {"tables": [made]}}}]) == []
+        return
+    (sentence,) = told
+    assert sentence.startswith(f"NFM, protocol authors: the claim {holds}")
+    claims = [{"id": "tiny", "title": "Tiny", "scales": {"small": {"tables": [made]}}}]
+    assert in_short(claims) == [f"{CLAIM}\n", "- Tiny (`tiny`, small scale):", f"  - {sentence}"]
+    assert ("σ=0.1 (NOISE)" in sentence) is (noisy < 0.7)
+    assert sentence.endswith("points against ERM, which is not clear.") is (clean == 0.9)
 
 
 def test_an_arm_that_extends_none_is_refused(tmp_path: Path) -> None:

@@ -13,11 +13,13 @@ import pytest
 import torch
 
 from nfm.data import Batches
+from nfm.data.examples import Examples
 from nfm.errors import EnvironmentProblem
 from nfm.method.presets import preset
 from nfm.plots.training import training_curves
 from nfm.results import provenance, read_rows
 from nfm.train.export import write_csv, write_tensorboard
+from nfm.train.fit import PROBE, probe_of
 from running import digits, network, rows_of, train
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -71,6 +73,15 @@ def test_rows_of_epochs_tell_what_was_measured(tmp_path: Path) -> None:
     steps = [step["loss"] for step in rows_of(tmp_path / "run", "step")][-3:]
     assert row["train_loss"] == pytest.approx(np.mean(steps))
     assert made.rows == list(read_rows(tmp_path / "run" / "rows.jsonl"))
+
+
+def test_the_probe_is_of_all_classes_where_the_examples_are_sorted() -> None:
+    count = 4 * PROBE
+    labels = torch.arange(count) * 10 // count
+    examples = Examples(torch.zeros(count, 1, 2, 2, dtype=torch.uint8), labels, torch.arange(count))
+    assert labels[:PROBE].unique().numel() == 3
+    found = probe_of(examples).labels.bincount(minlength=10)
+    assert (int(found.sum()), int(found.max() - found.min())) == (PROBE, 1)
 
 
 def test_without_validation_nothing_is_told_of_it(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from nfm.evaluate.corruptions import AUTHORS, CORRUPTIONS, STANDARD
-from nfm.reproduce.statistics import deviation, over_runs
+from nfm.reproduce.statistics import ENOUGH, deviation, over_runs
 from nfm.reproduce.study import Line, Measure
 from nfm.results import Row
 
@@ -72,10 +72,10 @@ def _by_run(rows: Sequence[Row], cells: set[tuple[str, int]]) -> list[Row]:
 
 
 def _worse(own: Row, baseline: Row) -> list[str]:
-    """Return the families below the baseline by more than the sum of both deviations (blind spots)."""
+    """Return the families below the baseline by more than the sum of both deviations (blind spots), seeds enough."""
     return [
         name
         for name in CORRUPTIONS
-        if name in own and name in baseline
+        if name in own and name in baseline and min(own[name]["seeds"], baseline[name]["seeds"]) >= ENOUGH
         and baseline[name]["mean"] - own[name]["mean"] > deviation(own[name]) + deviation(baseline[name])
     ]  # fmt: skip

@@ -6,6 +6,7 @@ from nfm.errors import DataError, EnvironmentProblem
 from nfm.reproduce.claims import rows_of, write_claim
 from nfm.reproduce.execution import Places, tell
 from nfm.reproduce.figures import draw_figures
+from nfm.reproduce.in_short import answers
 from nfm.reproduce.kinds import show_table
 from nfm.reproduce.pages import IMAGES
 from nfm.reproduce.study import Study
@@ -25,6 +26,11 @@ def finish(study: Study, scale: str, places: Places) -> str:
     except EnvironmentProblem as problem:  # numbers are good without pictures
         tell(f"no figures: {problem}")
         pictures = []
-    lines = [*(show_table(table) + "\n" for table in made["tables"])]
+    lines = [show_table(table) + "\n" for table in made["tables"]]
+    lines += (
+        ["In short:\n", *(f"- {told}" for told in short), ""]
+        if (short := list(answers(made["tables"])))
+        else []
+    )
     lines += [f"claim:   {places.claims / study.id}.json", *(f"figure:  {path}" for path in pictures)]
     return f"{study.title} ({scale} scale)\n\n" + "\n".join(lines)

@@ -136,7 +136,8 @@ def families_table(table: Row) -> str:
     spots = [f"- {line['label']}: {', '.join(line['worse'])}" for line in lines if line["worse"]]
     told = (
         [
-            f"Blind spots (worse than {table['baseline']} by more than the sum of both standard deviations):",
+            f"Blind spots (worse than {table['baseline']} by more than the sum of both standard deviations, of at "
+            f"least {ENOUGH} seeds each):",
             "",
             *spots,
         ]

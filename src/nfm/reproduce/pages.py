@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from nfm.errors import DataError, UsageError
 from nfm.reproduce.front import write_front
+from nfm.reproduce.in_short import in_short
 from nfm.reproduce.kinds import show_table
 from nfm.results import Row, read_object, write_atomically
 
 IMAGES = Path("images/results")
+FIRST = ("cifar10-resnet18", "toy-boundaries", "discrepancies")  # of the page, where there are such
 HEAD = """# Results
 
 Written by `nfm reproduce --write-docs` from `claims/`; nothing here is typed by hand. Every number of ours was made by
@@ -24,14 +26,25 @@ highest of a column, where it is of three seeds or more.
 
 def write_page(claims: Path, docs: Path) -> Path:
     """Write docs/results.md from the claims there are, and what the README shows of them."""
-    found = {path: read_object(path, "a claim") for path in sorted(claims.glob("*.json"))}
+    found = {path: read_object(path, "a claim") for path in sorted(claims.glob("*.json"), key=_place)}
     if not found:
         raise DataError(f"{claims}: expected the claims of at least one study (nfm reproduce ID), got none")
-    parts = [HEAD, *(part for path, claim in found.items() for part in _shown(path, claim, docs))]
+    shown = [part for path, claim in found.items() for part in _shown(path, claim, docs)]
+    parts = [HEAD, *_opening(found.values()), *shown]
     path = docs / "results.md"
     write_atomically(path, ("\n".join(parts).rstrip() + "\n").encode())
     write_front({path.stem: claim for path, claim in found.items()}, docs / IMAGES, docs.parent / "README.md")
     return path
+
+
+def _place(path: Path) -> tuple[int, str]:
+    return FIRST.index(path.stem) if path.stem in FIRST else len(FIRST), path.stem
+
+
+def _opening(claims: Iterable[Row]) -> list[str]:
+    """Return what the page says first: the answers of all studies."""
+    told = in_short(claims)
+    return ["## In short\n", *told, ""] if told else []
 
 
 def _shown(path: Path, claim: Row, docs: Path) -> list[str]:

@@ -65,30 +65,26 @@ def answers_table(table: Row, questions: Sequence[Question]) -> Row:
 
 @TABLES.register("answers")
 def show_answers(table: Row) -> str:
-    """Return each question with its differences in points, and in words how many of them are clear."""
+    """Return each question with its differences in points, and how many of them are clear."""
     if not table["lines"]:
         return "The rows that answer the questions of this study are not there yet."
     names = [[f"{line['asks']} {line['label']} – {line['against']}"] for line in table["lines"]]
-    shown = _show_differences("Questions, answered in points", table, ["question"], names)
-    answers = [f"- {line['asks']} {_answer(line['columns'])}" for line in table["lines"]]
-    return "\n".join([shown, "", "In short:", "", *answers])
+    return _show_differences("Questions, answered in points", table, ["question"], names)
 
 
-def _answer(columns: Sequence[Row | None]) -> str:
+def answer(columns: Sequence[Row | None]) -> str:
     """Return in words what the clear differences of a line say together, of the first arm against the second."""
-    ahead, behind, judged = _counts(columns)
+    ahead, behind, judged = counts(columns)
     if not judged:
-        return "Not answered by so few seeds."
+        return "not answered by so few seeds"
     if not ahead + behind:
-        return "No clear difference."
+        return "no clear difference"
     if ahead and behind:
-        return f"Ahead in {ahead} and behind in {behind} of {judged}: a trade."
-    return (
-        f"{'Ahead' if ahead else 'Behind'} wherever the difference is clear ({ahead + behind} of {judged})."
-    )
+        return f"ahead in {ahead} and behind in {behind} of {judged}, a trade"
+    return f"{'ahead' if ahead else 'behind'} wherever the difference is clear ({ahead + behind} of {judged})"
 
 
-def _counts(columns: Sequence[Row | None]) -> tuple[int, int, int]:
+def counts(columns: Sequence[Row | None]) -> tuple[int, int, int]:
     """Return in how many columns an arm is clearly ahead, in how many behind, and how many have seeds enough."""
     judged = [cell for cell in columns if cell is not None and cell["seeds"] >= ENOUGH]
     clear = [cell["difference"] > 0 for cell in judged if cell["clear"]]
@@ -119,7 +115,7 @@ def _bold(table: Row) -> str:
 
 def _in_words(columns: Sequence[Row | None]) -> str:
     """Count the clear differences among those that were measured with seeds enough."""
-    ahead, behind, judged = _counts(columns)
+    ahead, behind, judged = counts(columns)
     told = f"clearly ahead in {ahead}, behind in {behind}, of {judged}"
     few = sum(cell is not None for cell in columns) - judged
     return told if not few else f"too few seeds in {few}" if not judged else f"{told}; too few seeds in {few}"

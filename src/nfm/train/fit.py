@@ -15,9 +15,11 @@ from torch import Tensor, nn
 
 from nfm.data.batches import Batches
 from nfm.data.check import check_examples
-from nfm.data.examples import Augment, DataSet, to_unit
+from nfm.data.examples import Augment, DataSet, ExampleSet, to_unit
+from nfm.data.splits import balanced_subset
 from nfm.errors import EnvironmentProblem, UsageError
 from nfm.method.attach import ready_to_compile
+from nfm.randomness import fold
 from nfm.results import Row
 from nfm.train.ema import Average
 from nfm.train.folder import RECIPE, RunFolder
@@ -91,7 +93,7 @@ def fit(
         loop = Loop(
             state=state, stepper=stepper, schedule=schedule, settings=settings, ranks=ranks,
             train=_batches(data.train, settings, ranks, augment),
-            probe=_plain(data.train, settings, ranks, PROBE),
+            probe=_plain(probe_of(data.train), settings, ranks),
             validation=_plain(data.validation, settings, ranks) if len(data.validation) else None,
             progress=(progress or choose_progress()) if ranks.first else Silent(), key=key_of(identity),
             folder=folder if ranks.first else None,
@@ -192,7 +194,11 @@ def _batches(examples: Any, settings: Settings, ranks: Ranks, augment: Augment |
     )  # fmt: skip
 
 
-def _plain(examples: Any, settings: Settings, ranks: Ranks, most: int | None = None) -> Batches:
-    few = examples if most is None else examples.subset(torch.arange(min(most, len(examples))))
+def probe_of(examples: ExampleSet) -> ExampleSet:
+    """Return the examples that tell how training goes, of all classes alike: a file may be sorted by class."""
+    return balanced_subset(examples, min(PROBE, len(examples)), key=fold("probe"))
+
+
+def _plain(examples: ExampleSet, settings: Settings, ranks: Ranks) -> Batches:
     size = max(settings.batch_size, 256)
-    return Batches(few, batch_size=size, shuffle=False, rank=ranks.rank, world=ranks.world)
+    return Batches(examples, batch_size=size, shuffle=False, rank=ranks.rank, world=ranks.world)
