@@ -52,7 +52,9 @@ def test_the_numbers_of_a_head_are_those_of_the_page(study: Path) -> None:
 
 
 def test_another_number_would_be_seen() -> None:
-    table = "| scheme |  | clean |\n| --- | ---: | ---: |\n| A | paper | 9.0 |\n|  | ours, n=3 | **7.0** ± 1.0 |"
+    table = (
+        "| scheme |  | clean |\n| --- | ---: | ---: |\n| A | paper | 9.0 |\n|  | ours, n=3 | **7.0** ± 1.0 |"
+    )
     assert numbers_of(f"# R\n\n## T\n\n`t`; in the paper: 1.\n\n{table}\n", "t")["A", "clean"] == "7.0"
     told = told_in("T.\ntime: 1\nours: A, clean: 7.0; B, c, d:\n8.1\nn: 3")
     assert told == [("A", "clean", "7.0"), ("B, c", "d", "8.1")]
