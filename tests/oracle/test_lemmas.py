@@ -39,7 +39,7 @@ def test_mixing_then_noise_equals_noise_then_mixing_if_both_points_share_the_noi
 
 
 def test_independent_noise_before_mixing_has_two_thirds_of_the_variance() -> None:
-    """E[w^2 + (1 - w)^2] = 2/3 at alpha 1 (ledger, row 7)."""
+    """E[w^2 + (1 - w)^2] = 2/3 at alpha 1 (docs/differences.md, row 7)."""
     count = 200_000
     weights = torch.from_numpy(sample_beta(1.0, 1.0, count, key=5))
     first, second = gaussian(count, key=6), gaussian(count, key=7)

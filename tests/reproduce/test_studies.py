@@ -79,7 +79,7 @@ def test_its_head_tells_where_how_and_how_long(name: str) -> None:
     assert f"nfm reproduce {name} " in head
 
 
-# Typed from the paper's tables and the ledger once more, apart from the recipes.
+# Typed from the paper's tables once more, apart from the recipes.
 SPOT = [
     ("cifar10-resnet18", "erm", 0, 94.6), ("cifar10-resnet18", "cutmix", 3, 32.4),
     ("cifar10-resnet18", "nfm_authors", 6, 73.3), ("cifar10-resnet18", "noise_injection_authors", 2, 87.5),

@@ -125,7 +125,8 @@ def test_rms_is_what_is_sampled(noise: nfm.Noise) -> None:
             assert_mean(squares, (1.25 * rms) ** 2)
 
 
-def test_the_authors_noise_has_the_strength_of_the_ledger() -> None:
+def test_the_authors_noise_has_the_strength_that_the_docs_tell() -> None:
+    """docs/differences.md, row 1."""
     assert nfm.Noise.authors(0.4, 0.2).rms() == pytest.approx((0.131, 0.038), abs=5e-4)
     assert nfm.Noise.authors(1.0, 0.5).rms() == pytest.approx((0.327, 0.094), abs=5e-4)
     assert nfm.Noise.paper(0.4, 0.2).rms() == pytest.approx((0.4, 0.2))

@@ -33,7 +33,7 @@ class Opposite(nn.Module):
         return self.layer(x)
 
 
-def test_the_ledger_case() -> None:
+def test_the_margin_of_two_opposite_outputs() -> None:
     """At x = 1 the margin of (x, -x) is 1: the right bound says 1, the printed one 2."""
     found = margins(Opposite().double(), torch.ones(1, 1).double(), torch.tensor([0]))
     assert float(found.attack) == pytest.approx(1, rel=1e-5)

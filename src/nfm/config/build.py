@@ -113,7 +113,7 @@ def build_augment(config: DataConfig) -> Augment | None:
     if config.augment == "none":
         return None
     if config.augment == "crop_flip":
-        return CropFlip(pad=4)  # the paper's recipe (ledger, "Training recipes")
+        return CropFlip(pad=4)  # the paper's recipe (docs/differences.md, row 14)
     if config.augment == "autoaugment":
         return AutoAugment()
     return RandomResizedCrop()

@@ -100,7 +100,7 @@ class Scratch:
         return buffer[:count].reshape(shape)
 
 
-_IDLE: list[Scratch] = []  # for the next call, one a thread: about 1 MiB each
+_IDLE: list[Scratch] = []  # for the next call, one a thread: three or four blocks, up to 1 MiB each
 
 
 @contextmanager

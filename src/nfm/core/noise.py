@@ -15,7 +15,7 @@ from nfm.core.weights import sample_beta
 from nfm.errors import UsageError, did_you_mean
 from nfm.randomness import fold, passing_generator
 
-SCALE_SHAPES = (2.0, 5.0)  # the authors' code: level * Beta(2, 5), one draw a batch (ledger, row 1)
+SCALE_SHAPES = (2.0, 5.0)  # the authors' level * Beta(2, 5), a draw a batch (docs/differences.md, row 1)
 
 LawName = Literal["gaussian", "uniform", "rademacher"]
 ScaleName = Literal["fixed", "beta", "uniform"]
@@ -104,7 +104,7 @@ class Noise:
         """Return the authors' code, behind the published numbers: about a third of the strength.
 
         Additive standard normal, multiplicative uniform on [-1, 1], each level times one Beta(2, 5) draw
-        a batch (ledger, rows 1 and 2).
+        a batch (docs/differences.md, rows 1 and 2).
         """
         return cls(add, mult, mult_law="uniform", add_scale="beta", mult_scale="beta")
 

@@ -22,7 +22,7 @@ from nfm.method.pixels import check_pixels
 from nfm.method.roots import forward_mixed, root_of
 from nfm.method.scheme import Scheme
 
-# Their levels .5 and .5, law and scale law those of NFM's tables, 65% of the noise set to 0 (ledger, NoisyMix).
+# Their levels .5 and .5, law and scale law those of NFM's tables, 65% of the noise 0 (docs/differences.md, row 20).
 NOISYMIX_NOISE = dataclasses.replace(Noise.authors(0.5, 0.5), sparsity=0.65)
 
 
@@ -86,7 +86,7 @@ class NoisyMix(Scheme):
         alpha: float = 1.0,
         beta: float | None = None,
         noise: Noise = NOISYMIX_NOISE,
-        jsd: float = 12.0,  # as AugMix's (ledger, NoisyMix)
+        jsd: float = 12.0,  # as AugMix's (docs/differences.md, row 20)
         severity: float = 3.0,
         width: int = 3,
         depth: int | None = None,

@@ -36,7 +36,7 @@ _add("mixup", (INPUT,), 1.0, _quiet, "inputs mixed (Zhang et al. 2017)")
 _add("noisy_mixup", (INPUT,), 1.0, NFM_NOISE, "inputs mixed, with noise")
 _add("manifold_mixup", None, 1.0, _quiet, "features mixed at a random site (Verma et al. 2019)")
 _add("nfm", None, 1.0, NFM_NOISE, "noisy feature mixup, the paper's equation")
-# The published tables were made with the authors' noise: about a third of the strength (ledger, row 1).
+# The published tables were made with the authors' noise: about a third of the strength (docs/differences.md, row 1).
 _add("noise_injection_authors", (INPUT,), 0.0, _authors(0.2), 'the tables\' "Baseline + Noise"')
 _add(
     "noisy_mixup_authors",

@@ -20,7 +20,7 @@ class Schedule:
     """
 
     name: str = "cosine"
-    milestones: tuple[int, ...] = (100, 150, 180)  # the authors' recipe, of 200 epochs (ledger)
+    milestones: tuple[int, ...] = (100, 150, 180)  # of 200 epochs (docs/differences.md, row 14)
     gamma: float = 0.1
     warmup: float = 0.0
     rise: float = 0.3
