@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nfm.errors import UsageError
 from nfm.plots.canvas import FAINT, INK, MARKERS, PALETTE, new_figure, quieten
 from nfm.plots.comparison import CLEAN, Comparison, compare_one
-from nfm.plots.names import name_of
+from nfm.plots.names import axis_of
 from nfm.plots.table import show_level
 from nfm.results import Row
 
@@ -66,7 +66,7 @@ def _panel(axes: Axes, comparison: Comparison, name: str) -> None:
             x, mean, color=colour, marker=marker, markersize=4.5, linewidth=1.8, label=scheme,
             linestyle=STROKES[place // len(PALETTE) % len(STROKES)],
         )  # fmt: skip
-    axes.set_xlabel(name_of(name), color=INK)
+    axes.set_xlabel(axis_of(name), color=INK)
     levels = comparison.levels(name)
     if all("/" in show_level(level) for level in levels if level):  # an eps in 255ths
         axes.set_xticks(levels, [show_level(level) for level in levels])
