@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -16,12 +16,13 @@ from nfm.plots.curves import curves
 from nfm.plots.dots import accuracy_dots
 from nfm.plots.features import feature_images
 from nfm.plots.losses import loss_curves
-from nfm.plots.training import training_comparison
+from nfm.plots.training import Panels, training_comparison
 from nfm.registry import Registry
 from nfm.reproduce.bayes import bayes_radius
-from nfm.reproduce.records import EPOCH
+from nfm.reproduce.records import EPOCH, RUN
 from nfm.reproduce.study import Study
 from nfm.results import Row
+from nfm.train.fit import PROBE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -84,9 +85,32 @@ def _corruptions(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]
 
 @FIGURES.register("training")
 def _training(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
-    epochs = [row for row in rows if row["kind"] == EPOCH]
+    """Draw errors, as the paper does."""
+    epochs = [row | _errors(row) for row in rows if row["kind"] == EPOCH]
+    runs = [row for row in rows if row["kind"] == RUN]
     if epochs:
-        yield "training", training_comparison(epochs, title=title)
+        yield "training", training_comparison(epochs, title=title, panels=_error_panels(runs))
+
+
+def _errors(epoch: Row) -> Row:
+    """Return the errors after an epoch, of those parts that were measured."""
+    parts = {"probe_accuracy": "train_error", "validation_accuracy": "other_error"}
+    return {error: 1 - epoch[name] for name, error in parts.items() if name in epoch}
+
+
+def _error_panels(runs: Sequence[Row]) -> Panels:
+    """Return the panels of errors, with how many images they are of; those that are watched are of the test part."""
+    known = {min(run["config"]["data"]["subset"] or PROBE, PROBE) for run in runs}
+    watched = {run["watch"] for run in runs}
+    told = f"test error in % ({_counts(watched)} images)" if any(watched) else "validation error in %"
+    return {
+        "train_error": (f"training error in % ({_counts(known)} images)", 100),
+        "other_error": (told, 100),
+    }
+
+
+def _counts(numbers: Collection[int]) -> str:
+    return " to ".join(f"{number:,}" for number in sorted({min(numbers), max(numbers)}))
 
 
 @FIGURES.register("dots")
