@@ -11,6 +11,32 @@ from nfm.reproduce.figures import FIGURES
 pytest.importorskip("matplotlib")
 
 
+def toy(arm: str, accuracy: float, seed: int = 0) -> dict[str, Any]:
+    return {"kind": "toy", "arm": arm, "accuracy": accuracy, "train_seed": seed}
+
+
+def boundary(arm: str, *, of: str = "", published: tuple[float, ...] = ()) -> dict[str, Any]:
+    return {
+        "kind": "boundary", "arm": arm, "scheme": f"label of {arm}", "of": of, "published": published, "train_seed": 0,
+        "extent": 2.0, "side": 2, "inner": [10, 90, 20, 80], "points": [[0.0, 0.0], [1.0, 1.0]], "labels": [1, 0],
+        "test_points": [[0.5, 0.5]], "test_labels": [0],
+    }  # fmt: skip
+
+
+def test_a_boundary_tells_its_own_accuracy_the_mean_and_the_papers() -> None:
+    rows = [toy("erm", 0.9), toy("erm", 0.8, seed=1), toy("nfm", 0.7), toy("nfm#1", 0.1)]
+    drawn = [boundary("erm", published=(85.5,)), boundary("nfm"), boundary("nfm#1", of="nfm")]
+    ((name, figure),) = FIGURES["boundaries"]("Toy", [*rows, *drawn])
+    assert name == "boundaries"
+    assert figure.get_suptitle().startswith("Toy: networks of seed 0\naccuracy in %: ")
+    assert "mean of 2 seeds" in figure.get_suptitle()
+    titles = [axes.get_title() for axes in figure.axes[1:]]
+    assert titles == [
+        "label of erm\ndrawn 90.0, mean 85.0, paper 85.5", "label of nfm\ndrawn 70.0, mean 70.0", "",
+    ]  # fmt: skip
+    assert not list(FIGURES["boundaries"]("Toy", rows))
+
+
 def run(*, subset: int, watch: int) -> dict[str, Any]:
     return {"kind": "run", "scheme": "NFM", "config": {"data": {"subset": subset}}, "watch": watch}
 
@@ -42,6 +68,13 @@ def test_training_is_drawn_as_errors_of_so_many_images() -> None:
         (
             [run(subset=48, watch=20), run(subset=0, watch=30)],
             ["training error in % (48 to 256 images)", "test error in % (20 to 30 images)"],
+        ),
+        (
+            [
+                {"kind": "run", "scheme": "NFM", "config": chosen, "watch": 20}
+                for chosen in ({"data.subset": 48}, {})
+            ],
+            ["training error in % (48 to 256 images)", "test error in % (20 images)"],
         ),
     ],
 )

@@ -100,13 +100,18 @@ def _errors(epoch: Row) -> Row:
 
 def _error_panels(runs: Sequence[Row]) -> Panels:
     """Return the panels of errors, with how many images they are of; those that are watched are of the test part."""
-    known = {min(run["config"]["data"]["subset"] or PROBE, PROBE) for run in runs}
+    known = {min(_subset(run["config"]) or PROBE, PROBE) for run in runs}
     watched = {run["watch"] for run in runs}
     told = f"test error in % ({_counts(watched)} images)" if any(watched) else "validation error in %"
     return {
         "train_error": (f"training error in % ({_counts(known)} images)", 100),
         "other_error": (told, 100),
     }
+
+
+def _subset(config: Row) -> int:
+    """Return how many images a run trains on, 0 for all; a run in a file of many keeps what was chosen alone."""
+    return int(config["data"]["subset"] if "data" in config else config.get("data.subset", 0))
 
 
 def _counts(numbers: Collection[int]) -> str:
@@ -123,16 +128,22 @@ def _dots(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
 @FIGURES.register("boundaries")
 def _boundaries(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
     drawn = [row for row in rows if row["kind"] == "boundary" and not row["of"]]
+    toys = [row for row in rows if row["kind"] == "toy"]
     if drawn:
-        captions = {row["scheme"]: f"{row['scheme']} ({_mean(rows, row['arm']):.1f}%)" for row in drawn}
-        seeds = len({row["train_seed"] for row in rows if row["kind"] == "toy"})
-        told = f"{title}: networks of seed {drawn[0]['train_seed']}; in brackets the mean accuracy of {seeds} seeds"
+        captions = {row["scheme"]: _caption(row, toys) for row in drawn}
+        told = (
+            f"{title}: networks of seed {drawn[0]['train_seed']}\naccuracy in %: of the network that is drawn, "
+            f"mean of {len({row['train_seed'] for row in toys})} seeds, and the paper's, of one seed"
+        )
         yield "boundaries", boundaries(drawn, radius=bayes_radius(), captions=captions, title=told)
 
 
-def _mean(rows: Sequence[Row], arm: str) -> float:
-    """Return the mean accuracy of an arm of the toy task over its seeds, in %."""
-    return 100 * fmean(row["accuracy"] for row in rows if row["kind"] == "toy" and row["arm"] == arm)
+def _caption(drawn: Row, toys: Sequence[Row]) -> str:
+    """Return a scheme with its accuracies in %: of the drawn network, the mean over seeds, the published one."""
+    accuracies = {row["train_seed"]: 100 * row["accuracy"] for row in toys if row["arm"] == drawn["arm"]}
+    published = f", paper {drawn['published'][0]:.1f}" if drawn["published"] else ""
+    own = accuracies[drawn["train_seed"]]
+    return f"{drawn['scheme']}\ndrawn {own:.1f}, mean {fmean(accuracies.values()):.1f}{published}"
 
 
 @FIGURES.register("losses")
