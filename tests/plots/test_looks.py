@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from nfm.plots import corruption_bars, curves, reliability_diagrams, training_comparison
+from nfm.plots.canvas import FAINT, INK
 from nfm.plots.looks import HATCHES, KNOWN, LOOKS, Look, looks
 from nfm.reproduce.reading import find_study, study_names
 
@@ -87,6 +88,8 @@ def test_bars_and_bins_have_the_looks_of_their_arms() -> None:
     left, _ = corruption_bars([cell(arm, "fog", level) for arm in ARMS for level in (1, 2)]).axes
     found = [(to_hex(bar.get_facecolor()).upper(), bar.get_hatch()) for bar in left.patches]
     assert found == [(look.colour, HATCHES[look.stroke]) for look in LOOK_OF.values()]
+    whiskers = [to_hex(bars.errorbar.lines[2][0].get_color()[0]).upper() for bars in left.containers[1::2]]
+    assert whiskers == [FAINT, INK, INK]  # the first stands on black
     bins = [cell(arm, "fog", 1) | {"confidence": 0.5, "ece": 0.1} for arm in ARMS]
     (axes,) = reliability_diagrams(bins).axes
     edges = [to_hex(one.get_edgecolor()[0]).upper() for one in axes.collections if len(one.get_edgecolor())]

@@ -62,8 +62,5 @@ def _bars(
         x = [index + (place - (len(drawn) - 1) / 2) * width for index, _ in shown]
         height = [100 * estimate.mean for _, estimate in shown]
         ends = [[100 * (e.mean - e.lo) for _, e in shown], [100 * (e.hi - e.mean) for _, e in shown]]
-        axes.bar(
-            x, height, width, yerr=ends, linewidth=0, label=scheme, error_kw={"elinewidth": 0.8, "ecolor": INK},
-            **look.bar,
-        )  # fmt: skip
+        axes.bar(x, height, width, yerr=ends, label=scheme, error_kw={"elinewidth": 0.8}, **look.bar)
     quieten(axes)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from nfm.plots.canvas import MARKERS, PALETTE
+from nfm.plots.canvas import FAINT, INK, MARKERS, PALETTE
 from nfm.plots.comparison import scheme_of
 from nfm.results import Row
 
@@ -41,8 +41,11 @@ class Look:
 
     @property
     def bar(self) -> dict[str, Any]:
-        """What matplotlib's `bar` takes."""
-        return {"color": self.colour, "hatch": HATCHES[self.stroke], "edgecolor": "white"}
+        """What matplotlib's `bar` takes; a whisker is seen on its bar."""
+        return {
+            "color": self.colour, "hatch": HATCHES[self.stroke], "edgecolor": "white", "linewidth": 0,
+            "ecolor": FAINT if self.colour == BLACK else INK,
+        }  # fmt: skip
 
 
 BLUE, VERMILION, GREEN, PINK, ORANGE, SKY, BLACK = PALETTE
