@@ -80,7 +80,7 @@ def test_evaluate_goes_on_and_adds(run: Path, monkeypatch: pytest.MonkeyPatch, c
     assert main(["evaluate", str(run), "--levels", "white_noise=0.1", "brightness=1", "fgsm=8/255"]) == 0
     assert rows.read_text().startswith(first)
     assert set(measured) == {"brightness 1", "fgsm 0.0313725"}
-    assert "fgsm=8/255" in capsys.readouterr().out
+    assert "FGSM l∞ ε=8/255" in capsys.readouterr().out
 
 
 def test_an_interrupted_evaluation_is_kept_and_goes_on(

@@ -66,6 +66,16 @@ def test_more_schemes_than_colours_are_told_apart() -> None:
     assert len({(line.get_color(), line.get_linestyle()) for line in drawn}) == len(drawn) == 18
 
 
+def test_an_axis_of_an_attack_tells_norm_unit_and_255ths() -> None:
+    levels = {"pgd7": (0.003922, 0.007843), "pgd7(norm=l2)": (0.05, 0.1)}  # as studies round them
+    attacked = [row("erm", name, level, 0.5) for name in levels for level in levels[name]]
+    linf, l2 = curves([row("erm", "clean", 0.0, 0.9), *attacked]).axes
+    assert linf.get_xlabel() == "ε of PGD-7 l∞, in pixels of [0, 1]"
+    assert [text.get_text() for text in linf.get_xticklabels()] == ["0", "1/255", "2/255"]
+    assert l2.get_xlabel() == "ε of PGD-7 l2, in pixels of [0, 1]"
+    assert not any("/255" in text.get_text() for text in l2.get_xticklabels())
+
+
 def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="two levels"):
         curves(rows()[:1])

@@ -60,8 +60,8 @@ def test_bars_are_the_means() -> None:
 
 def test_names() -> None:
     assert name_of("white_noise") == "white noise  σ"
-    assert name_of("pgd7") == "PGD-7, linf"
-    assert name_of("apgd(norm=l2,steps=50)") == "Auto-PGD, l2 (steps=50)"
+    assert name_of("pgd7") == "PGD-7 l∞"
+    assert name_of("apgd(norm=l2,steps=50)") == "Auto-PGD l2 (steps=50)"
     assert name_of("salt_and_pepper(per=value)") == "salt and pepper (per=value)"
 
 
@@ -109,6 +109,16 @@ def test_strips_tell_what_each_scheme_takes_an_example_for(sources: list[Source]
     assert len(figure.axes) == 2 * 3 * len(columns)
     with pytest.raises(UsageError, match="examples to show"):
         image_strips([])
+
+
+def test_a_long_head_stays_above_its_image() -> None:
+    shown = {"id": 0, "pixels": np.zeros((8, 8, 3), np.uint8), "truth": "cat", "told": [("erm", "cat")]}
+    rows = [
+        shown | {"perturbation": name, "level": level}
+        for name, level in (("strong", 8 / 255), ("pgd7", 8 / 255))
+    ]
+    heads = [axes.get_title() for axes in image_strips(rows).axes[:2]]
+    assert heads == ["strong attacks\nl∞ ε=8/255", "PGD-7 l∞ ε=8/255"]
 
 
 def test_training_has_a_line_a_run() -> None:

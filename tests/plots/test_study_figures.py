@@ -11,7 +11,7 @@ import pytest
 
 from nfm.errors import UsageError
 from nfm.plots.boundaries import NO_BOUNDARY, boundaries
-from nfm.plots.canvas import save_figure
+from nfm.plots.canvas import FAINT, INK, save_figure
 from nfm.plots.corruptions import corruption_bars
 from nfm.plots.dots import accuracy_dots
 from nfm.plots.features import feature_images
@@ -35,9 +35,20 @@ def boundary(scheme: str) -> dict[str, Any]:
 def test_boundaries_have_a_panel_a_scheme_and_one_of_the_data(tmp_path: Path) -> None:
     figure = boundaries([boundary("a"), boundary("b")], radius=0.7, captions={"a": "A (90.0%)"}, title="toy")
     titles = [axes.get_title() for axes in figure.axes]
-    assert titles[:3] == ["data (hollow: test), best boundary", "A (90.0%)", "b"]
+    assert titles[:3] == ["data: 2 training points\nand 1 test points (hollow)", "A (90.0%)", "b"]
     assert sum(len(points.get_offsets()) for points in figure.axes[0].collections) == 3
     assert save_figure(figure, tmp_path / "b.png").stat().st_size > 1000
+    solid, dashed, *_ = figure.legends[0].get_lines()
+    (best,) = figure.axes[0].get_lines()
+    assert (
+        (dashed.get_color(), dashed.get_linestyle())
+        == (best.get_color(), best.get_linestyle())
+        == (FAINT, "--")
+    )
+    assert (solid.get_color(), solid.get_linestyle()) == (INK, "-")
+    assert [text.get_text() for text in figure.legends[0].get_texts()][:2] == [
+        "decision boundary", "best possible (Bayes) boundary",
+    ]  # fmt: skip
     with pytest.raises(UsageError, match="got none"):
         boundaries([], radius=0.7, captions={}, title="toy")
 
@@ -45,7 +56,12 @@ def test_boundaries_have_a_panel_a_scheme_and_one_of_the_data(tmp_path: Path) ->
 def test_a_network_without_a_boundary_is_told() -> None:
     dead = boundary("dead") | {"inner": [48] * 121}
     figure = boundaries([boundary("a"), dead], radius=0.7, captions={}, title="toy")
-    assert [axes.get_xlabel() for axes in figure.axes[:3]] == ["", "", NO_BOUNDARY]
+    notes = [[text.get_text() for text in axes.texts] for axes in figure.axes[:3]]
+    assert notes == [[], [], [NO_BOUNDARY]]
+    figure.canvas.draw()
+    frame, note = figure.axes[2].get_window_extent(), figure.axes[2].texts[0].get_window_extent()
+    assert frame.contains(note.x0, note.y0)
+    assert frame.contains(note.x1, note.y1)
 
 
 def losses(arm: str) -> list[dict[str, Any]]:

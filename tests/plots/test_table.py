@@ -8,7 +8,7 @@ import pytest
 
 from nfm.errors import DataError, UsageError
 from nfm.plots import compare, compare_one, table
-from nfm.plots.table import STYLES
+from nfm.plots.table import STYLES, show_column, show_level
 
 
 def row(scheme: str, perturbation: str, level: float, accuracy: float, **other: Any) -> dict[str, Any]:
@@ -74,8 +74,28 @@ def test_csv_has_every_digit() -> None:
 
 def test_other_columns_come_last_and_small_levels_are_in_255ths() -> None:
     rows = [row("erm", "pgd7", 8 / 255, 0.1), row("erm", "blur", 1.5, 0.2), *ROWS[:4]]
-    assert table(rows).splitlines()[2].split()[-2:] == ["pgd7=8/255", "blur=1.5"]
-    assert "$8/255$ & $1.5$" in table(rows, style="latex")
+    assert table(rows).splitlines()[2].endswith("γ=0.1         PGD-7 l∞ ε=8/255  blur=1.5")
+    latex = table(rows, style="latex")
+    assert "$8/255$ & $1.5$" in latex
+    assert r"{PGD-7 l$\infty$ (\%)}" in latex
+
+
+@pytest.mark.parametrize(
+    ("level", "told"),
+    [
+        (0.003922, "1/255"), (0.007843, "2/255"), (0.062745, "16/255"),  # rows of studies keep six digits
+        (0.00392, "0.00392"), (0.0314, "0.0314"), (0.05, "0.05"), (0.2, "0.2"), (1.5e-7, "1.5e-07"),
+    ],
+)  # fmt: skip
+def test_a_rounded_255th_is_known_and_its_neighbours_are_not(level: float, told: str) -> None:
+    assert show_level(level) == told
+
+
+def test_a_column_of_an_attack_tells_its_norm() -> None:
+    assert show_column(("pgd7", 0.003922)) == "PGD-7 l∞ ε=1/255"
+    assert show_column(("pgd7(norm=l2)", 0.05)) == "PGD-7 l2 ε=0.05"
+    assert show_column(("pgd(norm=l2,steps=50)", 0.5)) == "PGD l2 (steps=50) ε=0.5"
+    assert show_column(("motion_blur", 3)) == "motion_blur=3"
 
 
 def test_level_0_of_any_noise_is_clean() -> None:

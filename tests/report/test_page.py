@@ -109,7 +109,7 @@ def test_the_same_sources_give_the_same_bytes(sources: list[Source], text: str) 
 def test_curves_and_strips_are_there(page: Page) -> None:
     tips = page.values("data-tip")
     assert any(re.fullmatch(r"\d+\.\d \[\d+\.\d, \d+\.\d\]", tip) for tip in tips)
-    assert {"σ=0.1", "γ=0.04", "brightness", "epoch 1", "pgd7=1/255"} <= set(page.values("data-at"))
+    assert {"σ=0.1", "γ=0.04", "brightness", "epoch 1", "PGD-7 l∞ ε=1/255"} <= set(page.values("data-at"))
     assert {"cat", "dog", "owl"} <= set(page.inside["small"])
     assert sum(value.startswith("data:image/png") for value in page.values("src")) >= 3 * 4
     assert page.values("aria-pressed") == ["true", "true"]

@@ -18,7 +18,7 @@ from nfm.errors import UsageError
 from nfm.evaluate.corruptions import AUTHORS, CORRUPTIONS, STANDARD
 from nfm.models import build
 from nfm.reproduce.bayes import bayes_accuracy, bayes_radius
-from nfm.reproduce.claims import cell_table, claim_of
+from nfm.reproduce.claims import cell_table, claim_of, rows_of
 from nfm.reproduce.execution import do_jobs
 from nfm.reproduce.families import family_means, family_table
 from nfm.reproduce.features import choose_units, climb, pre_logits, project
@@ -232,6 +232,8 @@ def test_the_toy_study_from_training_to_table(tmp_path: Path) -> None:
     assert "| Baseline | 85.5 |" in told
     assert f"nfm – Baseline: {100 * nfm['further']['plain']['difference']:+.2f} points (p = " in told
     assert (places.docs / "images/results/toy-small-boundaries.png").exists()
+    boundary = next(row for row in rows_of(study, "small", places.claims) if row["kind"] == "boundary")
+    assert any(value % 1 for value in boundary["inner"])  # whole percents hide where 50% is crossed
 
 
 def jpeg() -> bytes:

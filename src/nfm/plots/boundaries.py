@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,11 +13,15 @@ from nfm.plots.canvas import FAINT, INK, PALETTE, new_figure
 from nfm.results import Row
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 ACROSS = 4
-NO_BOUNDARY = "collapsed: the same class everywhere"
+NO_BOUNDARY = "collapsed:\nthe same class everywhere"
+BOUNDARY: dict[str, Any] = {"color": INK, "linewidth": 1.4}
+BEST: dict[str, Any] = {"color": FAINT, "linewidth": 1.1, "linestyle": "--"}
+INNER, OUTER, OPACITY = "#B2182B", "#2166AC", 0.55  # of the shades: about the ends of RdBu_r
 
 
 def boundaries(rows: Sequence[Row], *, radius: float, captions: dict[str, str], title: str) -> Figure:
@@ -33,24 +37,43 @@ def boundaries(rows: Sequence[Row], *, radius: float, captions: dict[str, str], 
     panels = list(figure.subplots(lines, ACROSS, squeeze=False).flat)
     _points(panels[0], rows[0]["points"], rows[0]["labels"], size=6)
     _points(panels[0], rows[0]["test_points"], rows[0]["test_labels"], size=9, hollow=True)
-    _finish(panels[0], rows[0], radius, "data (hollow: test), best boundary")
+    train, test = len(rows[0]["points"]), len(rows[0]["test_points"])
+    _finish(panels[0], rows[0], radius, f"data: {train} training points\nand {test} test points (hollow)")
     for axes, row in zip(panels[1:], rows, strict=False):
         _shade(axes, row)
         _finish(axes, row, radius, captions.get(row["scheme"], str(row["scheme"])))
     for axes in panels[len(rows) + 1 :]:
         axes.set_axis_off()
     figure.suptitle(title, fontsize=11, color=INK, x=0.01, ha="left")
+    figure.legend(handles=_legend(), loc="outside lower center", ncols=4, frameon=False)
     return figure
+
+
+def _legend() -> list[Artist]:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    return [
+        Line2D([], [], label="decision boundary", **BOUNDARY),
+        Line2D([], [], label="best possible (Bayes) boundary", **BEST),
+        Patch(label="inner class is likely", color=INNER, alpha=OPACITY),
+        Patch(label="outer class is likely", color=OUTER, alpha=OPACITY),
+    ]
 
 
 def _shade(axes: Axes, row: Row) -> None:
     ticks = np.linspace(-row["extent"], row["extent"], row["side"])
     inner = np.array(row["inner"]).reshape(row["side"], row["side"]) / 100
-    axes.contourf(ticks, ticks, inner, levels=np.linspace(0, 1, 11), cmap="RdBu_r", alpha=0.55)
+    axes.contourf(ticks, ticks, inner, levels=np.linspace(0, 1, 11), cmap="RdBu_r", alpha=OPACITY)
     if inner.min() < 0.5 < inner.max():
-        axes.contour(ticks, ticks, inner, levels=[0.5], colors=INK, linewidths=1.4)
+        axes.contour(
+            ticks, ticks, inner, levels=[0.5], colors=BOUNDARY["color"], linewidths=BOUNDARY["linewidth"]
+        )
     else:
-        axes.set_xlabel(NO_BOUNDARY, fontsize=8, color=FAINT)
+        box = {"facecolor": "white", "linewidth": 0, "alpha": 0.85, "pad": 3}
+        axes.text(
+            0.5, 0.04, NO_BOUNDARY, transform=axes.transAxes, ha="center", fontsize=8, color=INK, bbox=box
+        )
     _points(axes, row["points"], row["labels"], size=2)
 
 
@@ -66,7 +89,7 @@ def _points(
 
 def _finish(axes: Axes, row: Row, radius: float, caption: str) -> None:
     angle = np.linspace(0, 2 * np.pi, 200)
-    axes.plot(radius * np.cos(angle), radius * np.sin(angle), linestyle="--", color=FAINT, linewidth=1.1)
+    axes.plot(radius * np.cos(angle), radius * np.sin(angle), **BEST)
     axes.set_xlim(-row["extent"], row["extent"])
     axes.set_ylim(-row["extent"], row["extent"])
     axes.set_aspect("equal")

@@ -101,11 +101,11 @@ def compare_one(rows: Iterable[Row]) -> Comparison:
 def _comparison(about: Mapping[str, Any], rows: list[Row]) -> Comparison:
     measured: dict[tuple[str, Column], dict[Any, Row]] = {}
     for row in rows:
-        cell = measured.setdefault((_scheme(row), _column(row)), {})
+        cell = measured.setdefault((scheme_of(row), _column(row)), {})
         held = cell.setdefault(row.get("train_seed"), row)
         if held["accuracy"] != row["accuracy"]:
             raise DataError(
-                f"{_scheme(row)}, {row['perturbation']} {row['level']:g}: two rows of the same training seed "
+                f"{scheme_of(row)}, {row['perturbation']} {row['level']:g}: two rows of the same training seed "
                 f"({row.get('train_seed')}) disagree: {held['accuracy']} and {row['accuracy']}"
             )
     schemes = tuple(dict.fromkeys(scheme for scheme, _ in measured))
@@ -114,7 +114,8 @@ def _comparison(about: Mapping[str, Any], rows: list[Row]) -> Comparison:
     return Comparison(about, schemes, columns, cells, tuple(_notes(rows, cells)))
 
 
-def _scheme(row: Row) -> str:
+def scheme_of(row: Row) -> str:
+    """Return what the row's scheme is called."""
     return str(row.get("scheme") or row.get("model") or "model")
 
 
@@ -136,7 +137,7 @@ def _notes(rows: list[Row], cells: Mapping[tuple[str, Column], Estimate]) -> Ite
     for row in rows:
         source = (row.get("settings") or {}).get("source")
         for flag in [*row.get("flags", ()), *([f"corruptions: {source}"] if source else [])]:
-            told.setdefault(flag, {})[_scheme(row)] = None
+            told.setdefault(flag, {})[scheme_of(row)] = None
     for (scheme, _), estimate in cells.items():
         if estimate.seeds in FEW_SEEDS:
             told.setdefault(FEW_SEEDS[estimate.seeds], {})[scheme] = None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from nfm.errors import UsageError
-from nfm.plots.canvas import FAINT, INK, MARKERS, PALETTE, new_figure, quieten
+from nfm.plots.canvas import FAINT, INK, new_figure, quieten
 from nfm.plots.comparison import CLEAN, Comparison, compare_one
-from nfm.plots.names import name_of
+from nfm.plots.looks import Look, looks
+from nfm.plots.names import axis_of
 from nfm.plots.table import show_level
 from nfm.results import Row
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_ACROSS = 3
-STROKES = ("-", "--", ":")  # colours come again with another one
 
 
 def curves(rows: Iterable[Row], *, title: str | None = None) -> Figure:
@@ -27,6 +27,7 @@ def curves(rows: Iterable[Row], *, title: str | None = None) -> Figure:
     The band is Wilson's interval for one seed and one standard deviation for several. Rows that may not be
     compared (another protocol, data set, examples or noise seed) are refused.
     """
+    rows = list(rows)
     comparison = compare_one(rows)
     names = [name for name in comparison.perturbations() if len(comparison.levels(name)) > 1]
     if not names:
@@ -37,7 +38,7 @@ def curves(rows: Iterable[Row], *, title: str | None = None) -> Figure:
     grid = figure.subplots(lines, across, sharey=True, squeeze=False)
     panels = list(grid.flat)
     for axes, name in zip(panels, names, strict=False):
-        _panel(axes, comparison, name)
+        _panel(axes, comparison, name, looks(rows))
     for axes in panels[len(names) :]:
         axes.set_axis_off()
     for line in grid:
@@ -51,9 +52,9 @@ def curves(rows: Iterable[Row], *, title: str | None = None) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, comparison: Comparison, name: str) -> None:
-    for place, scheme in enumerate(comparison.schemes):
-        colour, marker = PALETTE[place % len(PALETTE)], MARKERS[place % len(MARKERS)]
+def _panel(axes: Axes, comparison: Comparison, name: str, drawn: Mapping[str, Look]) -> None:
+    for scheme in comparison.schemes:
+        look = drawn[scheme]
         points = [
             (level, comparison.cells[scheme, column])
             for level in comparison.levels(name)
@@ -61,12 +62,9 @@ def _panel(axes: Axes, comparison: Comparison, name: str) -> None:
         ]
         x = [level for level, _ in points]
         low, high, mean = ([100 * getattr(e, end) for _, e in points] for end in ("lo", "hi", "mean"))
-        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-        axes.plot(
-            x, mean, color=colour, marker=marker, markersize=4.5, linewidth=1.8, label=scheme,
-            linestyle=STROKES[place // len(PALETTE) % len(STROKES)],
-        )  # fmt: skip
-    axes.set_xlabel(name_of(name), color=INK)
+        axes.fill_between(x, low, high, color=look.colour, alpha=0.13, linewidth=0)
+        axes.plot(x, mean, markersize=4.5, linewidth=1.8, label=scheme, **look.line)
+    axes.set_xlabel(axis_of(name), color=INK)
     levels = comparison.levels(name)
     if all("/" in show_level(level) for level in levels if level):  # an eps in 255ths
         axes.set_xticks(levels, [show_level(level) for level in levels])

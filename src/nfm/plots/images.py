@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RIGHT, WRONG = "#00694D", "#B33A00"
+LETTERS = 16  # of a head above one image
 
 
 def image_strips(rows: Iterable[Row], *, title: str = "What the networks saw") -> Figure:
@@ -35,7 +37,7 @@ def image_strips(rows: Iterable[Row], *, title: str = "What the networks saw") -
         for image, caption, column in zip(grid[2 * place], grid[2 * place + 1], columns, strict=True):
             _show(image, caption, cells.get((example, column)), lines)
     for axes, column in zip(grid[0], columns, strict=True):
-        axes.set_title(show_column(column), fontsize=9, color=INK)
+        axes.set_title(textwrap.fill(show_column(column), LETTERS), fontsize=8.5, color=INK)
     figure.suptitle(title, fontsize=11, color=INK, x=0.01, ha="left")
     return figure
 

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from nfm.errors import UsageError, did_you_mean
 from nfm.plots.comparison import CLEAN, Column, Comparison, Estimate, compare
+from nfm.plots.names import is_attack, name_of
 from nfm.results import Row
 
 SYMBOLS = {"white_noise": "σ", "salt_and_pepper": "γ"}  # the paper's letters
 LATEX = {"white_noise": r"$\sigma$", "salt_and_pepper": r"$\gamma$"}
+ROUNDING = 1e-6  # rows of studies keep six digits after the point: 1/255 is 0.003922 there
 
 
 def table(rows: Iterable[Row], *, style: str = "text", spread: bool = True, width: int | None = None) -> str:
@@ -57,19 +59,26 @@ def _parts(estimate: Estimate | None) -> tuple[str, str]:
 
 
 def show_column(column: Column) -> str:
-    """Return the head of a column, as ``σ=0.1``."""
+    """Return the head of a column.
+
+    >>> show_column(("white_noise", 0.1)), show_column(("pgd7", 8 / 255)), show_column(("pgd7(norm=l2)", 0.5))
+    ('σ=0.1', 'PGD-7 l∞ ε=8/255', 'PGD-7 l2 ε=0.5')
+    """
+    if column == CLEAN:
+        return "clean"
     name, level = column
-    return "clean" if column == CLEAN else f"{SYMBOLS.get(name, name)}={show_level(level)}"
+    symbol = f"{name_of(name)} ε" if is_attack(name) else SYMBOLS.get(name, name)
+    return f"{symbol}={show_level(level)}"
 
 
 def show_level(level: float) -> str:
     """Return a level as people write it: ``0.1``, and ``8/255`` for what is a whole number of 255ths.
 
-    >>> show_level(0.2), show_level(8 / 255)
-    ('0.2', '8/255')
+    >>> show_level(0.2), show_level(8 / 255), show_level(0.003922)
+    ('0.2', '8/255', '1/255')
     """
     short, steps = f"{level:g}", round(level * 255)
-    return f"{steps}/255" if len(short) > 5 and abs(steps - level * 255) < 1e-6 else short
+    return f"{steps}/255" if steps and len(short) > 5 and abs(steps / 255 - level) < ROUNDING else short
 
 
 def _lines(comparison: Comparison, spread: bool) -> list[list[str]]:
@@ -127,7 +136,7 @@ def _latex(comparison: Comparison, spread: bool) -> str:
     names = list(dict.fromkeys(name for name, _ in columns))
     counts = [sum(name == other for other, _ in columns) for name in names]
     layout = "l" + "".join(" |" + " c" * count for count in counts)
-    titles = ["Clean" if name == "clean" else LATEX.get(name, _escape(name)) for name in names]
+    titles = ["Clean" if name == "clean" else LATEX.get(name, _escape(name_of(name))) for name in names]
     groups = [
         rf"\multicolumn{{{count}}}{{c}}{{{title} (\%)}}" for title, count in zip(titles, counts, strict=True)
     ]
@@ -160,7 +169,9 @@ def _csv(comparison: Comparison, spread: bool) -> str:
 
 def _escape(text: str) -> str:
     """Return `text` with the characters that LaTeX reads as commands made plain."""
-    plain = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    plain = {
+        "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "∞": r"$\infty$",
+    }  # fmt: skip
     return "".join(plain.get(letter, f"\\{letter}" if letter in "&%$#_{}" else letter) for letter in text)
 
 

@@ -1,13 +1,14 @@
-"""Rows of epochs -> how a run went: the loss, and the accuracy on the probe and the validation set."""
+"""Rows of epochs -> how runs went: the loss, and the accuracy on the probe and the validation set."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nfm.errors import UsageError
 from nfm.plots.canvas import INK, PALETTE, new_figure, quieten, save_figure
+from nfm.plots.looks import looks
 from nfm.results import Row
 
 if TYPE_CHECKING:
@@ -19,8 +20,9 @@ ACCURACIES = {
     "probe_accuracy": "training probe (clean)",
     "validation_accuracy": "validation",
 }
+Panels = Mapping[str, tuple[str, int]]  # what a row calls a measure -> its title, and a factor
 
-PANELS = {
+PANELS: Panels = {
     "train_loss": ("training loss (mixed)", 1),
     "validation_loss": ("validation loss", 1),
     "probe_accuracy": ("accuracy on clean training examples (%)", 100),
@@ -44,22 +46,24 @@ def training_curves(epochs: Sequence[Row], path: Path) -> Path:
     return save_figure(figure, path)
 
 
-def training_comparison(rows: Iterable[Row], *, title: str = "Training") -> Figure:
+def training_comparison(rows: Iterable[Row], *, title: str = "Training", panels: Panels = PANELS) -> Figure:
     """Return a figure of rows of epochs with scheme and train_seed: one panel a measure, one line a run."""
+    rows = list(rows)
     runs: dict[tuple[str, Any], list[Row]] = {}
     for row in rows:
         runs.setdefault((row["scheme"], row.get("train_seed")), []).append(row)
-    names = [name for name in PANELS if any(name in row for run in runs.values() for row in run)]
+    names = [name for name in panels if any(name in row for run in runs.values() for row in run)]
     if not names:
         raise UsageError("expected rows of epochs, got none; nfm train keeps them beside its checkpoints")
-    schemes = list(dict.fromkeys(scheme for scheme, _ in runs))
+    drawn = looks(rows)
     figure = new_figure(width=0.6 + 3.4 * len(names), height=4.0)
     for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
-        label, factor = PANELS[name]
+        label, factor = panels[name]
         for (scheme, _), run in runs.items():
             points = [(row["epoch"] + 1, factor * row[name]) for row in run if name in row]
-            colour = PALETTE[schemes.index(scheme) % len(PALETTE)]
-            axes.plot(*zip(*points, strict=True), color=colour, linewidth=1.4, label=scheme)
+            axes.plot(
+                *zip(*points, strict=True), linewidth=1.4, label=scheme, **drawn[scheme].line | {"marker": ""}
+            )
         axes.set_title(label, fontsize=9, color=INK, loc="left")
         axes.set_xlabel("epoch", color=INK)
         quieten(axes)

@@ -24,7 +24,7 @@ PUBLISHED_PROTOCOL = "authors"  # the only one that the paper's numbers may stan
 
 
 def rows_of(study: Study, scale: str, claims: Path) -> list[Row]:
-    """Return all rows of a study at a scale, each with the arm it is of and the seed of its training.
+    """Return all rows of a study at a scale, each with its arm, what was published of it, and the seed of its training.
 
     Runs with more seeds than the study's own count, too.
     """
@@ -33,7 +33,9 @@ def rows_of(study: Study, scale: str, claims: Path) -> list[Row]:
     more = jobs_of(study, scale, seeds=sorted(recorded_seeds(claims, own)))
     for job in {(job.line.arm.name, job.seed): job for job in (*own, *more)}.values():
         arm = job.line.arm
-        tags = {"arm": arm.name, "scheme": arm.title, "of": arm.of, "train_seed": job.seed}
+        tags = {
+            "arm": arm.name, "scheme": arm.title, "of": arm.of, "train_seed": job.seed, "published": arm.published,
+        }  # fmt: skip
         found += [{**row, **tags} for row in Record.of(claims, job).rows()]
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -16,12 +16,13 @@ from nfm.plots.curves import curves
 from nfm.plots.dots import accuracy_dots
 from nfm.plots.features import feature_images
 from nfm.plots.losses import loss_curves
-from nfm.plots.training import training_comparison
+from nfm.plots.training import Panels, training_comparison
 from nfm.registry import Registry
 from nfm.reproduce.bayes import bayes_radius
-from nfm.reproduce.records import EPOCH
+from nfm.reproduce.records import EPOCH, RUN
 from nfm.reproduce.study import Study
 from nfm.results import Row
+from nfm.train.fit import PROBE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -84,9 +85,37 @@ def _corruptions(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]
 
 @FIGURES.register("training")
 def _training(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
-    epochs = [row for row in rows if row["kind"] == EPOCH]
+    """Draw errors, as the paper does."""
+    epochs = [row | _errors(row) for row in rows if row["kind"] == EPOCH]
+    runs = [row for row in rows if row["kind"] == RUN]
     if epochs:
-        yield "training", training_comparison(epochs, title=title)
+        yield "training", training_comparison(epochs, title=title, panels=_error_panels(runs))
+
+
+def _errors(epoch: Row) -> Row:
+    """Return the errors after an epoch, of those parts that were measured."""
+    parts = {"probe_accuracy": "train_error", "validation_accuracy": "other_error"}
+    return {error: 1 - epoch[name] for name, error in parts.items() if name in epoch}
+
+
+def _error_panels(runs: Sequence[Row]) -> Panels:
+    """Return the panels of errors, with how many images they are of; those that are watched are of the test part."""
+    known = {min(_subset(run["config"]) or PROBE, PROBE) for run in runs}
+    watched = {run["watch"] for run in runs}
+    told = f"test error in % ({_counts(watched)} images)" if any(watched) else "validation error in %"
+    return {
+        "train_error": (f"training error in % ({_counts(known)} images)", 100),
+        "other_error": (told, 100),
+    }
+
+
+def _subset(config: Row) -> int:
+    """Return how many images a run trains on, 0 for all; a run in a file of many keeps what was chosen alone."""
+    return int(config["data"]["subset"] if "data" in config else config.get("data.subset", 0))
+
+
+def _counts(numbers: Collection[int]) -> str:
+    return " to ".join(f"{number:,}" for number in sorted({min(numbers), max(numbers)}))
 
 
 @FIGURES.register("dots")
@@ -99,16 +128,22 @@ def _dots(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
 @FIGURES.register("boundaries")
 def _boundaries(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
     drawn = [row for row in rows if row["kind"] == "boundary" and not row["of"]]
+    toys = [row for row in rows if row["kind"] == "toy"]
     if drawn:
-        captions = {row["scheme"]: f"{row['scheme']} ({_mean(rows, row['arm']):.1f}%)" for row in drawn}
-        seeds = len({row["train_seed"] for row in rows if row["kind"] == "toy"})
-        told = f"{title}: networks of seed {drawn[0]['train_seed']}; in brackets the mean accuracy of {seeds} seeds"
+        captions = {row["scheme"]: _caption(row, toys) for row in drawn}
+        told = (
+            f"{title}: networks of seed {drawn[0]['train_seed']}\naccuracy in %: of the network that is drawn, "
+            f"mean of {len({row['train_seed'] for row in toys})} seeds, and the paper's, of one seed"
+        )
         yield "boundaries", boundaries(drawn, radius=bayes_radius(), captions=captions, title=told)
 
 
-def _mean(rows: Sequence[Row], arm: str) -> float:
-    """Return the mean accuracy of an arm of the toy task over its seeds, in %."""
-    return 100 * fmean(row["accuracy"] for row in rows if row["kind"] == "toy" and row["arm"] == arm)
+def _caption(drawn: Row, toys: Sequence[Row]) -> str:
+    """Return a scheme with its accuracies in %: of the drawn network, the mean over seeds, the published one."""
+    accuracies = {row["train_seed"]: 100 * row["accuracy"] for row in toys if row["arm"] == drawn["arm"]}
+    published = f", paper {drawn['published'][0]:.1f}" if drawn["published"] else ""
+    own = accuracies[drawn["train_seed"]]
+    return f"{drawn['scheme']}\ndrawn {own:.1f}, mean {fmean(accuracies.values()):.1f}{published}"
 
 
 @FIGURES.register("losses")

@@ -54,13 +54,16 @@ def _accuracy(model: nn.Module, examples: ExampleSet) -> float:
 
 
 def _boundary(trained: Trained) -> Row:
-    """Return the probability of the inner circle over a square, in %, and the points of training and test."""
+    """Return the probability of the inner circle over a square, in %, and the points of training and test.
+
+    Whole percents would hide the boundary where dead ReLUs leave a plateau at 50.02%.
+    """
     ticks = torch.linspace(-EXTENT, EXTENT, SIDE)
     y, x = torch.meshgrid(ticks, ticks, indexing="ij")
     inner = predict(trained.model, torch.stack([x.flatten(), y.flatten()], 1))[:, 1]
     train, test = trained.data.train, trained.data.test
     return {
-        "kind": "boundary", "extent": EXTENT, "side": SIDE, "inner": (100 * inner).round().int().tolist(),
+        "kind": "boundary", "extent": EXTENT, "side": SIDE, "inner": (100 * inner).double().round(decimals=2).tolist(),
         "points": _places(train), "labels": train.labels.tolist(),
         "test_points": _places(test), "test_labels": test.labels.tolist(),
     }  # fmt: skip
