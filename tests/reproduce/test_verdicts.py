@@ -187,20 +187,21 @@ class TestFront:
     }
 
     def test_they_stand_between_their_marks(self, tmp_path: Path) -> None:
-        readme, images = tmp_path / "README.md", tmp_path / "docs" / "images"
+        readme, images = tmp_path / "README.md", tmp_path / "docs" / "images" / "results"
         images.mkdir(parents=True)
         name = next(iter(front.FIGURES))
         (images / name).touch()
-        readme.write_text(f"before\n{front.BEGIN}\nold\n{front.END}\nafter\n")
+        readme.write_text(f"before\n{front.BEGIN}\nearlier\n{front.END}\nafter\n")
         front.write_front(self.found, images, readme)
         text = readme.read_text()
         assert text.startswith(f"before\n{front.BEGIN}\n`nfm reproduce")
         assert text.endswith(f"{front.END}\nafter\n")
-        assert "old" not in text
-        assert "Small scale: few images." in text
+        assert "earlier" not in text
+        assert "Small scale: few images. In bold" in text
+        assert "[Results](docs/results.md)." in text
         assert "Something else" not in text
         assert "| ERM | 3 | **90.0** ± 1.0 | **50.0** ± 1.0 |\n| NFM | 3 | 80.0 ± 1.0 | – |" in text
-        assert f"](docs/images/{name})" in text
+        assert f"](docs/images/results/{name})" in text
         assert text.count("![") == 1
         front.write_front(self.found, images, readme)
         assert readme.read_text() == text

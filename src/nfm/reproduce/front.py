@@ -24,7 +24,9 @@ def write_front(found: dict[str, Row], images: Path, readme: Path) -> None:
     told = (
         f"`nfm reproduce {STUDY} --scale {SCALE}`: accuracy in % on {table['n']:,} test images, protocol "
         f"`{table['protocol']}`, n training seeds (mean ± standard deviation; one seed: 95% interval of the images). "
-        f"{' '.join(note for note in found[STUDY]['notes'] if note.startswith('Small scale'))}"
+        f"{' '.join(note for note in found[STUDY]['notes'] if note.startswith('Small scale'))} "
+        "In bold: the highest of a column, where it is of three seeds or more. What all of it says, in words: "
+        f"[Results]({images.parents[1].relative_to(readme.parent) / 'results.md'})."
     )
     shown = [
         f"![{caption}]({(images / name).relative_to(readme.parent)})"
