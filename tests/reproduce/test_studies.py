@@ -156,6 +156,12 @@ def test_seeds_and_arms_can_be_chosen(tmp_path: Path) -> None:
     assert jobs_of(study, "small", arms=["nfm"])[0].config.train.epochs == 1
     with pytest.raises(UsageError, match="no arm 'nmf' in tiny; it has: erm, nfm"):
         jobs_of(study, "small", arms=["nmf"])
+    with pytest.raises(
+        UsageError, match=r"no arm 'puzzlemix_1200' in .* \(it is run at --scale full\); it has: erm"
+    ):
+        jobs_of(find_study("cifar100-wrn18"), "small", arms=["puzzlemix_1200"])
+    with pytest.raises(UsageError, match="did you mean 'cifar10-resnet18:erm' or 'cifar100-wrn18:erm'"):
+        jobs_of(find_study("adversarial"), "small", arms=["erm"])
 
 
 def test_settings_make_arms_to_choose_among() -> None:

@@ -97,8 +97,21 @@ def _check_arms(study: Study, lines: Sequence[Line], arms: Collection[str] | Non
     for name in arms or ():
         if name not in known:
             raise UsageError(
-                f"--arms: no arm {name!r} in {study.id}; it has: {', '.join(known)}{did_you_mean(name, known)}"
+                f"--arms: no arm {name!r} in {study.id}{_elsewhere(study, name)}; it has: {', '.join(known)}"
+                f"{_nearest(name, known)}"
             )
+
+
+def _elsewhere(study: Study, name: str) -> str:
+    """Return where an arm that is not at one scale is: at the other."""
+    found = [line.name for line in (*study.small, *study.full) if line.arm.name == name]
+    return f" at this scale (it is run at --scale {found[0]})" if found else ""
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    """Return the arms of that name among those of other studies (``study:arm``), or the nearest name."""
+    taken = [other for other in known if other.partition(":")[2] == name]
+    return f" (did you mean {' or '.join(map(repr, taken))}?)" if taken else did_you_mean(name, known)
 
 
 def config_of(line: Line) -> Config:
