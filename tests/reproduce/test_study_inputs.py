@@ -195,7 +195,7 @@ def test_a_number_is_rounded_once() -> None:
 
 
 def test_nothing_is_a_blind_spot_by_chance() -> None:
-    """A difference must be more than what chance does to the test images, though seeds come out alike, and few are none."""
+    """A difference must be more than what chance does to the test images, and of two seeds there is none."""
 
     def worse(fog: float, *, seeds: int) -> list[str]:
         rows = [
