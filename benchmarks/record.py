@@ -29,16 +29,24 @@ class Thresholds:
         """Read thresholds.json."""
         return cls(json.loads((HERE / "thresholds.json").read_text(encoding="utf-8")))
 
-    def verdict(self, ratio: Ratio) -> str:
-        """Tell whether the ratio is allowed, or not told apart from what is: never far above it."""
+    def judge(self, ratio: Ratio) -> str | None:
+        """Tell whether the ratio is allowed, or not told apart from what is, never far above; None without a limit."""
         limit = self.at_most.get(ratio.name)
         if limit is None:
-            return "(reported)"
+            return None
         if ratio.median <= limit:
-            return f"{OK}: at most {limit:g}"
-        if ratio.floor <= limit and ratio.median <= FAR * limit:
+            return OK
+        return UNDECIDED if ratio.floor <= limit and ratio.median <= FAR * limit else ABOVE
+
+    def verdict(self, ratio: Ratio) -> str:
+        """Return the judgement as words, with the limit."""
+        word = self.judge(ratio)
+        if word is None:
+            return "(reported)"
+        limit = self.at_most[ratio.name]
+        if word == UNDECIDED:
             return f"{UNDECIDED} from at most {limit:g}: may be {ratio.floor:.3f}"
-        return f"{ABOVE}: at most {limit:g}"
+        return f"{word}: at most {limit:g}"
 
 
 def to_row(ratio: Ratio, thresholds: Thresholds) -> Row:
@@ -82,11 +90,11 @@ def table(rows: list[Row]) -> str:
 
 
 def _allowed(ratio: Ratio, thresholds: Thresholds) -> str:
-    limit, verdict = thresholds.at_most.get(ratio.name), thresholds.verdict(ratio)
-    if limit is None:
+    word = thresholds.judge(ratio)
+    if word is None:
         return ""
     told = {OK: "", UNDECIDED: f" (from {ratio.floor:.3f})", ABOVE: " (missed)"}
-    return f"{limit:g}" + next(more for word, more in told.items() if verdict.startswith(word))
+    return f"{thresholds.at_most[ratio.name]:g}{told[word]}"
 
 
 def _whole_run(rows: list[Row]) -> str:

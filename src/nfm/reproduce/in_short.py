@@ -35,10 +35,8 @@ def answers(tables: list[Row]) -> Iterator[str]:
 
 def _claim_held(table: Row) -> Iterator[str]:
     """Yield of each champion whether the claim holds; of too few seeds nothing is said."""
-    pairs = zip(
-        table["lines"][::2], table["lines"][1::2], strict=True
-    )  # against the best other, against the first
-    for best, first in pairs:
+    against_best, against_first = table["lines"][::2], table["lines"][1::2]  # as `verdict_table` makes them
+    for best, first in zip(against_best, against_first, strict=True):
         noisy = [
             (column, cell)
             for column, cell in zip(table["columns"], best["columns"], strict=True)
