@@ -349,15 +349,15 @@ def test_an_error_in_a_thread_reaches_the_caller() -> None:
     [(1,), (7,), (3, 5), (2, 3, 190, 190), (1, 70000), (5, 0), (0, 3), (128, 65, 256), (70000, 20)],
     ids=str,
 )
-def test_blocks_cover_a_shape_with_every_example_in_each(shape: tuple[int, ...]) -> None:
+def test_blocks_cover_a_shape_in_order(shape: tuple[int, ...]) -> None:
     seen = torch.zeros(shape)
     end = 0
     for block in blocks_of(shape):
         part = seen[block.at]
         assert tuple(part.shape) == block.shape
-        assert len(part) == len(seen)
-        assert block.first == end
-        assert part.numel() <= max(blocks.SMALL if seen.numel() <= blocks.SMALL else blocks.BLOCK, len(seen))
+        assert part.is_contiguous()
+        assert block.first == part.storage_offset() == end
+        assert part.numel() <= (blocks.SMALL if seen.numel() <= blocks.SMALL else blocks.BIG_BLOCK)
         part += 1
         end += part.numel()
     assert end == seen.numel()

@@ -53,6 +53,7 @@ def test_a_run_of_another_stream_is_not_gone_on_with(tmp_path: Path, monkeypatch
         train(tmp_path / "run", epochs=1, method=preset("nfm"), resume=True)
         monkeypatch.setitem(STREAMS, "torch", "another one")
         with pytest.raises(
-            ConfigError, match="stream: was 'a generator a block, small features whole', now 'another one'"
+            ConfigError,
+            match="stream: was 'a generator a block of rows, small features whole', now 'another one'",
         ):
             train(tmp_path / "run", epochs=1, method=preset("nfm"), resume=True)

@@ -1,10 +1,9 @@
 """Mix and noise without a compiler, fast: threads over blocks that stay in cache, nothing big made but the output.
 
-A block is a few columns of all examples, 65,536 to 262,144 elements: so it holds every partner, and either pass reads
-and writes it once. A thread takes a block, mixes it, perturbs it with its noise, and writes the result; the values
-do not depend on the number of threads. The sums are those of ``mixing`` and ``noise``, which are the oracle: both give
-the same bits. They are done by numpy on the memory of the tensors: it makes views sooner, and never starts threads of
-its own.
+A block is a run of elements: a part of one example, or a few whole ones. A thread takes a block, mixes it with those of
+the partners, perturbs it with its noise, and writes the result; the values do not depend on the number of threads. The
+sums are those of ``mixing`` and ``noise``, which are the oracle: both give the same bits. They are done by numpy on the
+memory of the tensors: it makes views sooner, and never starts threads of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from nfm.core.pages import fresh_like
 
 SMALL = 2**20  # elements of a feature whose noises are drawn as one block
 BLOCK, BIG_BLOCK = 2**16, 2**18  # elements: small ones wait for Python's lock, big ones leave the cache
-BLOCKS = 32  # that a feature is cut into, if they are of such a size
+BLOCKS = 8  # that a feature is cut into, if they are of such a size
 BLOCKS_A_THREAD = 4  # fewer are done sooner by one thread
 HALF = (torch.float16, torch.bfloat16)
 
@@ -37,7 +36,7 @@ Values = NDArray[Any]  # float32, or float64 where the feature is
 
 
 class Block(NamedTuple):
-    """Some columns of all examples: where they are, how many elements lie in blocks before it, and its shape."""
+    """A run of elements: where it is, how many elements lie before it, and its shape."""
 
     at: Index
     first: int
@@ -51,31 +50,24 @@ def is_small(shape: Sequence[int]) -> bool:
 
 @functools.lru_cache(maxsize=128)
 def blocks_of(shape: tuple[int, ...], limit: int = 0) -> tuple[Block, ...]:
-    """Cut features of `shape` into blocks of at most `limit` elements (0: by its size), or of one column.
+    """Cut features of `shape` into blocks of at most `limit` elements (0: by its size), in order.
 
-    >>> [(block.first, block.shape) for block in blocks_of((2, 3, 4), limit=16)]
-    [(0, (2, 1, 4)), (8, (2, 2, 4))]
+    Numbers tell where a block is in the leading axes, a range in the next, and it has all of the others.
+
+    >>> [(block.first, block.shape) for block in blocks_of((2, 3, 4), limit=8)]
+    [(0, (1, 4)), (4, (2, 4)), (12, (1, 4)), (16, (2, 4))]
     """
-    examples = shape[0]
     if not limit:
         limit = SMALL if is_small(shape) else min(BIG_BLOCK, max(BLOCK, math.prod(shape) // BLOCKS))
-    columns = _cut(shape[1:], max(1, limit // max(1, examples)))
-    return tuple(
-        Block((slice(None), *at), examples * first, (examples, *part)) for at, first, part in columns
-    )
-
-
-def _cut(shape: tuple[int, ...], limit: int) -> Iterator[Block]:
-    """Yield parts of `shape` in order: numbers for the leading axes, a range of the next, and all of the others."""
-    if not shape:
-        yield Block((), 0, ())
-        return
+    limit = max(1, limit)
     axis = next(axis for axis in range(len(shape)) if math.prod(shape[axis + 1 :]) <= limit)
     rows, rest = shape[axis], shape[axis + 1 :]
     inner, leading = math.prod(rest), itertools.product(*(range(size) for size in shape[:axis]))
-    for number, index in enumerate(leading):
-        for start, stop in _ranges(rows, max(1, limit // max(1, inner))):
-            yield Block((*index, slice(start, stop)), (number * rows + start) * inner, (stop - start, *rest))
+    return tuple(
+        Block((*index, slice(start, stop)), (number * rows + start) * inner, (stop - start, *rest))
+        for number, index in enumerate(leading)
+        for start, stop in _ranges(rows, max(1, limit // max(1, inner)))
+    )
 
 
 def _ranges(rows: int, most: int) -> Iterator[tuple[int, int]]:
@@ -148,73 +140,86 @@ Noises = Callable[[Scratch, int, Block], tuple[Values | None, Values | None]]
 
 def mix_noise(x: Tensor, pairing: Pairing, noises: Noises) -> Tensor:
     """Return `x` mixed and perturbed."""
-    mix = _mixer(pairing, x.dtype, transposed=False)
-
-    def block_of(h: Values, out: Values, scratch: Scratch, number: int, block: Block) -> None:
-        add, factor = noises(scratch, number, block)
-        h = mix(h, None, scratch)
-        if factor is not None:
-            np.multiply(h, factor, out=h)
-        if add is None:
-            np.copyto(out, h)
-        else:
-            np.add(h, add, out=out)
-
-    return _map_blocks(block_of, x)
-
-
-def mix_noise_transposed(g: Tensor, pairing: Pairing, noises: Noises) -> Tensor:
-    """Return the gradient of x for the gradient `g` of the output."""
-    mix = _mixer(pairing, g.dtype, transposed=True)
-
-    def block_of(h: Values, out: Values, scratch: Scratch, number: int, block: Block) -> None:
-        _, factor = noises(scratch, number, block)
-        if factor is not None:
-            h = np.multiply(h, factor, out=scratch.take("mixed", h.shape, h.dtype))
-        mix(h, out, scratch)
-
-    return _map_blocks(block_of, g)
-
-
-def _map_blocks(block_of: Callable[[Values, Values, Scratch, int, Block], None], x: Tensor) -> Tensor:
-    """Return a tensor like `x` whose blocks `block_of` wrote, each from that block of `x`."""
     if x.dtype in HALF:  # added up in float32
-        return _map_blocks(block_of, x.float()).to(x.dtype)
+        return mix_noise(x.float(), pairing, noises).to(x.dtype)
     out = fresh_like(x)
-    source, target = x.detach().numpy(), out.numpy()
+    target, mix = out.numpy(), _mixer(x.detach().numpy(), pairing, x.dtype, transposed=False)
 
     def work(scratch: Scratch, number: int, block: Block) -> None:
-        block_of(source[block.at], target[block.at], scratch, number, block)
+        add, factor = noises(scratch, number, block)
+        h = target[block.at]
+        mix(h, block, scratch)
+        if factor is not None:
+            np.multiply(h, factor, out=h)
+        if add is not None:
+            np.add(h, add, out=h)
 
-    in_threads(work, blocks_of(tuple(x.shape), limit=BLOCK if is_small(x.shape) else 0))
+    in_threads(work, _blocks_to_mix(x))
     return out
 
 
-def _mixer(
-    pairing: Pairing, dtype: torch.dtype, *, transposed: bool
-) -> Callable[[Values, Values | None, Scratch], Values]:
-    """Return what writes `mix` or its transposed of a block h: own part * h + (part handed on * h)[order].
+def mix_noise_transposed(g: Tensor, pairing: Pairing, noises: Noises | None, memory: Tensor | None) -> Tensor:
+    """Return the gradient of x for the gradient `g` of the output; `noises` None stands for no factors.
 
-    Where it is told nothing to write to, it writes to a buffer of the thread.
+    memory: float32 [elements], whose values are lost, for `g` times the factors; None asks for some.
     """
-    if pairing.unmixed:
-        return _copied
-    order = (pairing.inverse if transposed else pairing.partner).numpy()
-    own, other = pairing.parts(torch.float32 if dtype in HALF else dtype)
-    handed_on = other[pairing.inverse] if pairing.per_sample and not transposed else other
+    if g.dtype in HALF:
+        return mix_noise_transposed(g.float(), pairing, noises, memory).to(g.dtype)
+    scaled = g.detach().numpy() if noises is None else _scaled(g, noises, memory)
+    out = fresh_like(g)
+    target, mix = out.numpy(), _mixer(scaled, pairing, g.dtype, transposed=True)
+    in_threads(lambda scratch, _, block: mix(target[block.at], block, scratch), _blocks_to_mix(g))
+    return out
 
-    def mix(h: Values, out: Values | None, scratch: Scratch) -> Values:
-        each = (-1, *[1] * (h.ndim - 1))
-        given, taken = (scratch.take(name, h.shape, h.dtype) for name in ("given", "taken"))
-        np.multiply(h, handed_on.numpy().reshape(each), out=given)
-        np.take(given, order, axis=0, out=taken, mode="clip")  # "raise" would copy the output
-        np.multiply(h, own.numpy().reshape(each), out=given)
-        return np.add(given, taken, out=given if out is None else out)
+
+def _scaled(g: Tensor, noises: Noises, memory: Tensor | None) -> Values:
+    """Return `g` times the factors: a mixture takes every block twice, and each is drawn once."""
+    if memory is None or memory.dtype != g.dtype:
+        memory = fresh_like(torch.empty(g.numel(), dtype=g.dtype, device="cpu"))
+    source, scaled = g.detach().numpy(), memory[: g.numel()].view(g.shape).numpy()
+
+    def work(scratch: Scratch, number: int, block: Block) -> None:
+        _, factor = noises(scratch, number, block)
+        assert factor is not None
+        np.multiply(source[block.at], factor, out=scaled[block.at])
+
+    in_threads(work, _blocks_to_mix(g))
+    return scaled
+
+
+def _blocks_to_mix(x: Tensor) -> tuple[Block, ...]:
+    return blocks_of(tuple(x.shape), limit=BLOCK if is_small(x.shape) else 0)
+
+
+def _mixer(
+    source: Values, pairing: Pairing, dtype: torch.dtype, *, transposed: bool
+) -> Callable[[Values, Block, Scratch], None]:
+    """Return what writes a block of `mix` of `source`, or of its transposed: own part * h + (other part * h)[order]."""
+    if pairing.unmixed:
+        return lambda out, block, _: np.copyto(out, source[block.at])
+    order = (pairing.inverse if transposed else pairing.partner).numpy()
+    own, other = (np.broadcast_to(part.numpy(), order.shape) for part in pairing.parts(dtype))
+    if transposed:
+        other = other[order]
+
+    def mix(out: Values, block: Block, scratch: Scratch) -> None:
+        theirs = scratch.take("theirs", block.shape, source.dtype)
+        rows, *inner = block.at
+        if isinstance(rows, int):
+            np.multiply(source[(order[rows], *inner)], other[rows], out=theirs)
+            np.multiply(source[block.at], own[rows], out=out)
+        else:
+            each = (-1, *[1] * (out.ndim - 1))
+            _take(source, order[rows], theirs)
+            np.multiply(theirs, other[rows].reshape(each), out=theirs)
+            np.multiply(source[block.at], own[rows].reshape(each), out=out)
+        np.add(out, theirs, out=out)
 
     return mix
 
 
-def _copied(h: Values, out: Values | None, scratch: Scratch) -> Values:
-    target = scratch.take("given", h.shape, h.dtype) if out is None else out
-    np.copyto(target, h)
-    return target
+def _take(source: Values, rows: Values, out: Values) -> None:
+    if source.flags.c_contiguous:
+        np.take(source, rows, axis=0, out=out, mode="clip")  # "raise" would copy the output
+    else:  # which would copy the source
+        np.copyto(out, source[rows])

@@ -45,14 +45,9 @@ def _fill_compiled(values: Tensor, source: Source) -> Tensor:
 
 def _fill_blocks(values: Tensor, source: Source) -> Tensor:
     seeds, whole = _seeds(source.key, tuple(values.shape)), values.numpy()
-    if len(seeds) == 1:
-        _fill(whole, source, seeds[0])
-        return values
-
-    def work(scratch: Scratch, number: int, block: Block) -> None:
-        whole[block.at] = _fill(scratch.take("values", block.shape), source, seeds[number])
-
-    in_threads(work, blocks_of(tuple(values.shape)))
+    in_threads(
+        lambda _, number, block: _fill(whole[block.at], source, seeds[number]), blocks_of(tuple(values.shape))
+    )
     return values
 
 
@@ -107,16 +102,22 @@ def noises_of(plan: NoisePlan, shape: tuple[int, ...]) -> Noises:
 
 
 @contextmanager
-def factors_of(plan: NoisePlan, shape: tuple[int, ...]) -> Iterator[Noises]:
-    """Lend what tells the factors of a block again, for the backward pass."""
-    if kernel_in_use() == "c" or not plan.fine(shape):
-        yield _drawn_before(plan.linear_part(), shape)
-        return
-    with kept.taken(plan, shape) as factors:
-        if factors is None:
-            yield _drawn_by_block(plan.linear_part(), shape, None)
-        else:
-            yield lambda _, __, block: (None, _part(factors, block))
+def factors_of(plan: NoisePlan, shape: tuple[int, ...]) -> Iterator[tuple[Noises | None, Tensor | None]]:
+    """Lend what tells the factors of a block again, for the backward pass, and memory of that size to write to.
+
+    None stands for no factors, and for no memory.
+    """
+    plan = plan.linear_part()
+    if plan.mult is None:
+        yield None, None
+    elif kernel_in_use() == "c" or not plan.fine(shape):
+        yield _drawn_before(plan, shape), None
+    else:
+        with kept.taken(plan, shape) as factors:
+            if factors is None:
+                yield _drawn_by_block(plan, shape, None), None
+            else:
+                yield lambda _, __, block: (None, _part(factors, block)), factors
 
 
 def _part(flat: Tensor, block: Block) -> Values:
