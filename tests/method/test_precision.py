@@ -67,7 +67,8 @@ def test_cpu_autocast(attached: bool) -> None:
             output, loss = step_by_hand(net, x, y, draw)
             if mixer:
                 mixer = nfm.attach(net, mixer.method)
-        assert_same([outcome.output, outcome.loss], [output, loss])
+        assert_same([outcome.output], [output])
+        assert_close([outcome.loss], [loss], relative=1e-6)
         assert_same(found, gradients(loss, net))
         assert {gradient.dtype for gradient in found} == {torch.float32}
         sites.add(draw.site)

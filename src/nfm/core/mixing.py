@@ -113,7 +113,9 @@ def mixed_loss(criterion: Criterion, output: Any, y: Any, pairing: Pairing) -> T
     if weight == 1:
         return criterion(output, y)
     other = criterion(output, partners_of(y, pairing))
-    return other if weight == 0 else weight * criterion(output, y) + (1 - weight) * other
+    return (
+        other if weight == 0 else torch.lerp(other, criterion(output, y), weight)
+    )  # one operation, not three
 
 
 def _check_labels(y: Any, size: int) -> None:
