@@ -13,7 +13,7 @@ from nfm.reproduce.families import family_table
 from nfm.reproduce.jobs import jobs_of
 from nfm.reproduce.kinds import MEASURES
 from nfm.reproduce.measuring import suite_of
-from nfm.reproduce.records import EPOCH, RUN, Record, recorded_seeds
+from nfm.reproduce.records import EPOCH, MEASURING, RUN, Record, recorded_seeds
 from nfm.reproduce.statistics import DIGITS, over_runs
 from nfm.reproduce.study import SCALES, Line, Measure, Study
 from nfm.reproduce.summaries import SUMMARIES
@@ -179,16 +179,22 @@ def _runs(rows: Sequence[Row]) -> Row:
 
 
 def _training(lines: Sequence[Line], rows: Sequence[Row]) -> list[Row]:
-    """Return how each arm fits its training set at the end: the mean accuracy on the clean probe, and minutes."""
+    """Return how each arm fits its training set at the end: the mean accuracy on the clean probe, and minutes.
+
+    Minutes of measuring are told of runs made since they are kept.
+    """
     told = []
     for line in lines:
         own = [row for row in rows if row["arm"] == line.arm.name]
         last = {row["train_seed"]: row for row in own if row["kind"] == EPOCH}
-        minutes = [row["seconds"] / 60 for row in own if row["kind"] == RUN and not row["resumed"]]
         if last:
             probe = fmean(row["probe_accuracy"] for row in last.values())
             told.append({
                 "arm": line.arm.name, "label": line.arm.title, "probe_accuracy": round(probe, DIGITS),
-                "minutes": [round(m, 1) for m in minutes],
+                "minutes": _minutes(own, RUN), "measuring_minutes": _minutes(own, MEASURING),
             })  # fmt: skip
     return told
+
+
+def _minutes(rows: Sequence[Row], kind: str) -> list[float]:
+    return [round(row["seconds"] / 60, 1) for row in rows if row["kind"] == kind and not row.get("resumed")]

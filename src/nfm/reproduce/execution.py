@@ -21,7 +21,7 @@ from nfm.errors import EnvironmentProblem, NumericalError
 from nfm.reproduce.jobs import Job, placed
 from nfm.reproduce.kinds import take
 from nfm.reproduce.measuring import Trained, chosen
-from nfm.reproduce.records import EPOCH, RUN, Record
+from nfm.reproduce.records import EPOCH, MEASURING, RUN, Record
 from nfm.results import Row, provenance, read_rows
 from nfm.train import checkpoint
 from nfm.train.fit import Fit, fit
@@ -89,9 +89,12 @@ def do_job(job: Job, places: Places, ranks: Ranks) -> None:
     if ranks.world > 1:
         return None
     record.add(training_rows(job, made, seconds=time.monotonic() - began))
+    began = time.monotonic()
     for measure in missing:
         tell(f"  measuring {measure.key}")
         record.add(take(measure, trained))
+    if not job.line.scale.together:
+        record.add([{"kind": MEASURING, "measure": MEASURING, "seconds": time.monotonic() - began}])
     tell(f"  rows: {record.path}")
     return None
 

@@ -17,7 +17,7 @@ from nfm.reproduce.statistics import DIGITS
 from nfm.reproduce.study import Measure
 from nfm.results import Row, read_rows, to_line, write_atomically
 
-RUN, EPOCH = "run", "epoch"
+RUN, EPOCH, MEASURING = "run", "epoch", "measuring"
 TRAINING = "training"  # the part of a record that is no measure's: the rows of its run and epochs
 NEEDED = {
     RUN: ("made_by",),
