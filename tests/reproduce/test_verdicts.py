@@ -223,3 +223,23 @@ def test_a_verdict_can_be_shown_by_who_knows_the_kinds_alone() -> None:
         subprocess.run(
             [sys.executable, "-c", code.replace("kinds", "layout")], check=True, capture_output=True
         )
+
+
+def corrupted(arm: str, mean: float, worse: list[str], seeds: int = 3) -> dict[str, Any]:
+    return {
+        "arm": arm, "label": arm.upper(), "accuracy": {"15 standard": {"mean": mean, "seeds": seeds}}, "worse": worse,
+    }  # fmt: skip
+
+
+def test_blind_spots_are_told_in_short() -> None:
+    first, nfm = corrupted("erm", 0.5, []), corrupted("nfm", 0.61, ["fog", "contrast"])
+    made = {
+        "kind": "families",
+        "measure": "corruptions-19/pixel/100",
+        "baseline": "ERM",
+        "lines": [first, nfm],
+    }
+    told = "Corruptions, mean over the 15 standard: highest NFM, 61.0%; ERM 50.0%. Clearly worse than ERM, by family: "
+    assert list(answers([made])) == [f"{told}NFM (fog, contrast)."]
+    assert list(answers([made | {"lines": [first, corrupted("nfm", 0.61, [])]}])) == [f"{told}none."]
+    assert list(answers([made | {"lines": [first, corrupted("nfm", 0.61, [], seeds=2)]}])) == []

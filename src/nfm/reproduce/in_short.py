@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from nfm.plots.table import show_column
+from nfm.reproduce.families import GROUPS
 from nfm.reproduce.own_tables import near_bayes
+from nfm.reproduce.statistics import ENOUGH
 from nfm.reproduce.verdicts import answer, counts
 from nfm.results import Row
 
+GROUP = next(iter(GROUPS))  # of corruptions: the standard ones
 CLAIM = "The paper's claim: NFM beats every other scheme under noise, at no loss of clean accuracy."
 
 
@@ -30,6 +33,8 @@ def answers(tables: list[Row]) -> Iterator[str]:
             yield from _claim_held(table)
         elif table["kind"] == "toy":
             yield near_bayes(table)
+        elif table["kind"] == "families":
+            yield from _blind_spots(table)
     yield from _questions([table for table in tables if table["kind"] == "answers"])
 
 
@@ -61,6 +66,24 @@ def _claim_held(table: Row) -> Iterator[str]:
             f"{': ' * bool(others)}{', '.join(others)}; clean, {100 * clean['difference']:+.1f} points against "
             f"{first['against']}{'' if clean['clear'] else ', which is not clear'}."
         )
+
+
+def _blind_spots(table: Row) -> Iterator[str]:
+    """Yield who is best over the standard corruptions, and where schemes are clearly worse than the first arm."""
+    means = {
+        line["label"]: line["accuracy"][GROUP]["mean"]
+        for line in table["lines"]
+        if GROUP in line["accuracy"] and line["accuracy"][GROUP]["seeds"] >= ENOUGH
+    }
+    baseline = table["baseline"]
+    if baseline not in means or len(means) < 2:
+        return
+    best = max(means, key=means.__getitem__)
+    worse = [f"{line['label']} ({', '.join(line['worse'])})" for line in table["lines"] if line["worse"]]
+    yield (
+        f"Corruptions, mean over the {GROUP}: highest {best}, {100 * means[best]:.1f}%; {baseline} "
+        f"{100 * means[baseline]:.1f}%. Clearly worse than {baseline}, by family: {'; '.join(worse) or 'none'}."
+    )
 
 
 def _questions(tables: list[Row]) -> Iterator[str]:
