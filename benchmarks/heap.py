@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from benchmarks.side_by_side import Ratio
 
-ROUNDS, STEPS = 3, 5
+ROUNDS, STEPS = 2, 5
 CHILD = f"""
 import statistics, sys
 from benchmarks.networks import preact_resnet18, training

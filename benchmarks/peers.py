@@ -61,7 +61,7 @@ class Case(NamedTuple):
 
 
 CASES = (
-    Case(224, 1000, _strided_network, rounds=15, best_of=1, apart=True),
+    Case(224, 1000, _strided_network, rounds=11, best_of=1, apart=True),
     Case(32, 10, small_network, rounds=41, best_of=6, apart=False),
 )
 

@@ -114,7 +114,7 @@ def measure() -> Iterator[Ratio]:
     small = pixels(SMALL)
     yield compare(
         f"batches of 32x32 / an image at a time, 2 workers, {SMALL:,} images",
-        _ours(small, CropFlip(), 0), _theirs(SmallPictures(small.images)), rounds=11,
+        _ours(small, CropFlip(), 0), _theirs(SmallPictures(small.images)), rounds=7,
     )  # fmt: skip
     files = _photographs(LARGE)
     yield compare(

@@ -135,6 +135,16 @@ def test_other_dtypes_equal_the_readable_version_too(used: str, dtype: torch.dty
             assert torch.equal(ours, expected)
 
 
+def test_one_number_that_stands_for_a_whole_gradient_is_read_right(used: str) -> None:
+    """As behind a sum or a mean."""
+    x, made = feature((9, 3, 8, 8), "contiguous"), choice(nfm.Noise(0.4, 0.2))
+    one, full = torch.full((), 0.3).expand(x.shape), torch.full(x.shape, 0.3)
+    found, expected = by_operator(made, x, one)[1], by_equations(made, x, full)[1]
+    assert torch.equal(found, expected)
+    assert found.is_contiguous()
+    assert not torch.equal(by_operator(made, x, 2 * one)[1], expected)
+
+
 @pytest.mark.parametrize("broken", ["key", "partner", "level"])
 def test_the_comparison_can_fail(used: str, broken: str) -> None:
     x, g = feature((9, 400), "contiguous"), feature((9, 400), "contiguous", seed=1)

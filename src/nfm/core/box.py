@@ -8,6 +8,7 @@ that of the pixels that were really pasted.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from nfm.core.arguments import Keys, Numbers
 from nfm.core.kernel import kernel_in_use
 from nfm.core.lasting import remembered
 from nfm.core.mixing import Pairing
-from nfm.core.operator import drawn_pairing
+from nfm.core.operator import REMEMBERED, drawn_pairing
 from nfm.core.receipts import stamp
 from nfm.errors import ShapeError
 from nfm.randomness import fold, passing_generator
@@ -80,11 +81,22 @@ def drawn_boxes(
     size, _, height, width = shape
     wanted = drawn_pairing(key, size, weight, alpha, beta, per_sample=per_sample, dominant=False)
     weights = wanted.weight.tolist() if wanted.number is None else [wanted.number]
-    centres = passing_generator(fold(key, "centre")).random((len(weights), 2)).tolist()
+    centres = _centres(key, size) if wanted.per_sample else [one_centre(key)]
     boxes = tuple(place_box(*pair, height, width) for pair in zip(weights, centres, strict=True))
     own = [1 - box.area / max(height * width, 1) for box in boxes]
     true = torch.tensor(own, dtype=torch.float64, device="cpu") if wanted.per_sample else own[0]
     return Pairing(wanted.partner, true), boxes
+
+
+def _centres(key: int, count: int) -> list[list[float]]:
+    centres: list[list[float]] = passing_generator(fold(key, "centre")).random((count, 2)).tolist()
+    return centres
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def one_centre(key: int) -> tuple[float, ...]:
+    """Return where the middle of a batch's one box is, in units of the image."""
+    return tuple(*_centres(key, 1))
 
 
 def check_image(x: Tensor) -> None:

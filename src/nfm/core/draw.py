@@ -59,6 +59,10 @@ class Choice:
             weight=numbers.weight, forced=forced, view=self.view if view is None else view,
         )  # fmt: skip
 
+    @classmethod
+    def prepare(cls, key: int) -> None:
+        """Draw what a choice of `key` with one weight a batch remembers, besides its pairing: nothing."""
+
     def ready(self) -> Self:
         """Make the tensors that a compiled graph will read; return the choice."""
         _ = self.arguments.tensors

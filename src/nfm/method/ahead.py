@@ -7,6 +7,7 @@ processor's caches hold none of this, and one draw takes longer than it does aft
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -60,18 +61,25 @@ def _drawn(block: int, laws: Laws) -> tuple[Beginning, ...]:
     return tuple(map(Beginning, chosen, keys, weights))
 
 
-def draw_pairings(step: int, laws: Laws, batch: int, *, per_sample: bool) -> None:
+def draw_pairings(
+    step: int, laws: Laws, batch: int, *, per_sample: bool, prepare: Callable[[int], None]
+) -> None:
     """Draw the pairings of `step` and of the next ones, for batches of one size, to be remembered.
 
-    Not of big batches, whose pairings take memory, and not where nothing is remembered.
+    `prepare` draws what else a choice with one weight a batch needs, from its key. Not of big batches, whose pairings
+    take memory, and not where nothing is remembered.
     """
     if batch <= MANY and not torch.compiler.is_compiling() and not in_a_mode():
-        _draw_pairings(step // STEPS, laws, batch, per_sample)
+        _draw_pairings(step // STEPS, laws, batch, per_sample, prepare)
 
 
 @functools.lru_cache(maxsize=16)
-def _draw_pairings(block: int, laws: Laws, batch: int, per_sample: bool) -> None:
+def _draw_pairings(
+    block: int, laws: Laws, batch: int, per_sample: bool, prepare: Callable[[int], None]
+) -> None:
     for _, key, weight in _drawn(block, laws):
+        if not per_sample:
+            prepare(key)
         drawn_pairing(
             key, batch, weight, laws.alpha, laws.beta, per_sample=per_sample, dominant=laws.dominant
         )

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from nfm.core.box import boxes_of, check_image, run_paste_box
+from nfm.core.box import boxes_of, check_image, one_centre, run_paste_box
 from nfm.core.draw import Choice, Draw
 from nfm.core.noise import Noise
 from nfm.errors import AttachError, SiteError
@@ -18,6 +18,11 @@ from nfm.method.sites import INPUT
 
 class BoxChoice(Choice):
     """A choice that pastes a box. Its weight is known once the size of the feature is: after the forward pass."""
+
+    @classmethod
+    def prepare(cls, key: int) -> None:
+        """Draw where the box is."""
+        one_centre(key)
 
     def apply(self, x: Tensor, stream: int = 0) -> Tensor:
         """Return `x` with a box of its partners."""

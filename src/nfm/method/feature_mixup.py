@@ -114,7 +114,7 @@ class NoisyFeatureMixup(Stepped):
         laws = Laws(tuple(sites), self.seed, rank(), self.alpha, self.beta, self.dominant)
         begun = beginning_of(step, laws)
         if batch is not None and batch == self._last_batch:
-            draw_pairings(step, laws, batch, per_sample=per_sample)
+            draw_pairings(step, laws, batch, per_sample=per_sample, prepare=self.kind.prepare)
         self._last_batch = batch
         return self.kind(
             begun.site, key=begun.key, step=step, alpha=self.alpha, beta=self.beta, weight=begun.weight,
