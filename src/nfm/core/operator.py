@@ -24,6 +24,7 @@ from nfm.core.lasting import remembered
 from nfm.core.mixing import Pairing, mix, mix_transposed
 from nfm.core.noise import perturb
 from nfm.core.noise_plan import NoisePlan
+from nfm.core.pages import fresh_like
 from nfm.core.receipts import stamp
 from nfm.core.streams import (
     draw_source,
@@ -184,7 +185,7 @@ def _transposed(
     if g.device.type != "cpu":
         return mix_noise_transposed(g, pairing, plan)
     if 0 in g.stride():  # behind a sum or a mean, one number stands for many elements
-        g = g.contiguous()
+        g = fresh_like(g).copy_(g)
     if kernel_in_use() == "c" and compiled.carries(g, plan):
         return compiled.mix_noise_transposed(g, pairing, plan)
     shape = tuple(g.shape)
