@@ -82,6 +82,19 @@ def test_too_few_seeds_tell_nothing_clearly() -> None:
     assert "| **+40.0** | +50.0 | clearly ahead in 1, behind in 0, of 1; too few seeds in 1 |" in text
 
 
+def test_the_best_other_is_one_with_seeds_enough_and_higher_ones_are_told() -> None:
+    lines = line("erm", 0.5, 0.5), line("nfm", 0.9, 0.8), line("new", 0.6, 0.95, seeds=1)
+    made = verdict_table(table(*lines), {"nfm"})
+    best = made["lines"][0]["columns"]
+    assert [cell["rival"] for cell in best] == ["ERM", "ERM"]
+    assert [cell["unjudged"] for cell in best] == [[], ["NEW"]]
+    (sentence,) = answers([made])
+    assert sentence.startswith("NFM, protocol authors: the claim is not shown.")
+    assert sentence.endswith(" Higher, of fewer than 3 seeds: NEW in 1.")
+    (without,) = answers([verdict_table(table(*lines[:2]), {"nfm"})])
+    assert without.startswith("NFM, protocol authors: the claim holds.")
+
+
 def test_what_was_not_measured_is_no_verdict() -> None:
     assert verdict_table(table(line("nfm", 0.5, 0.5)), {"nfm"})["lines"] == []
     assert "yet" in show_table(verdict_table(table(line("nfm", 0.5, 0.5)), {"nfm"}))
@@ -243,3 +256,6 @@ def test_blind_spots_are_told_in_short() -> None:
     assert list(answers([made])) == [f"{told}NFM (fog, contrast)."]
     assert list(answers([made | {"lines": [first, corrupted("nfm", 0.61, [])]}])) == [f"{told}none."]
     assert list(answers([made | {"lines": [first, corrupted("nfm", 0.61, [], seeds=2)]}])) == []
+    more = corrupted("new", 0.7, [], seeds=1)
+    (sentence,) = answers([made | {"lines": [first, nfm, more]}])
+    assert "ERM 50.0%. Higher, of fewer than 3 seeds: NEW, 70.0%. Clearly" in sentence

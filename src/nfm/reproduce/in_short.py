@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from nfm.plots.table import show_column
@@ -52,9 +53,9 @@ def _claim_held(table: Row) -> Iterator[str]:
         if judged < len(noisy) or clean is None:
             continue
         lost = clean["clear"] and clean["difference"] < 0
-        holds = (
-            "holds" if ahead == judged and not lost else "does not hold" if behind or lost else "is not shown"
-        )
+        unjudged = _unjudged(cell for _, cell in noisy)
+        best_of_all = ahead == judged and not lost and not unjudged
+        holds = "holds" if best_of_all else "does not hold" if behind or lost else "is not shown"
         others = [
             f"{show_column(column)} ({cell['rival']})"
             for column, cell in noisy
@@ -64,25 +65,38 @@ def _claim_held(table: Row) -> Iterator[str]:
             f"{best['label']}, protocol {_protocol(table)}: the claim {holds}. It is clearly ahead of the best other "
             f"scheme in {ahead} of {judged} noisy columns and clearly behind in {behind}"
             f"{': ' * bool(others)}{', '.join(others)}; clean, {100 * clean['difference']:+.1f} points against "
-            f"{first['against']}{'' if clean['clear'] else ', which is not clear'}."
+            f"{first['against']}{'' if clean['clear'] else ', which is not clear'}.{unjudged}"
         )
+
+
+def _unjudged(cells: Iterable[Row]) -> str:
+    """Tell who is higher in noisy columns, of too few seeds for a verdict."""
+    found = Counter(label for cell in cells for label in cell["unjudged"])
+    return _few([f"{label} in {columns}" for label, columns in found.items()])
+
+
+def _few(higher: list[str]) -> str:
+    return f" Higher, of fewer than {ENOUGH} seeds: {'; '.join(higher)}." if higher else ""
 
 
 def _blind_spots(table: Row) -> Iterator[str]:
     """Yield who is best over the standard corruptions, and where schemes are clearly worse than the first arm."""
-    means = {
-        line["label"]: line["accuracy"][GROUP]["mean"]
-        for line in table["lines"]
-        if GROUP in line["accuracy"] and line["accuracy"][GROUP]["seeds"] >= ENOUGH
-    }
+    means = {line["label"]: line["accuracy"][GROUP] for line in table["lines"] if GROUP in line["accuracy"]}
+    judged = {label: number["mean"] for label, number in means.items() if number["seeds"] >= ENOUGH}
     baseline = table["baseline"]
-    if baseline not in means or len(means) < 2:
+    if baseline not in judged or len(judged) < 2:
         return
-    best = max(means, key=means.__getitem__)
+    best = max(judged, key=judged.__getitem__)
+    higher = [
+        f"{label}, {100 * number['mean']:.1f}%"
+        for label, number in means.items()
+        if label not in judged and number["mean"] > judged[best]
+    ]
     worse = [f"{line['label']} ({', '.join(line['worse'])})" for line in table["lines"] if line["worse"]]
     yield (
-        f"Corruptions, mean over the {GROUP}: highest {best}, {100 * means[best]:.1f}%; {baseline} "
-        f"{100 * means[baseline]:.1f}%. Clearly worse than {baseline}, by family: {'; '.join(worse) or 'none'}."
+        f"Corruptions, mean over the {GROUP}: highest {best}, {100 * judged[best]:.1f}%; {baseline} "
+        f"{100 * judged[baseline]:.1f}%.{_few(higher)} Clearly worse than {baseline}, by family: "
+        f"{'; '.join(worse) or 'none'}."
     )
 
 

@@ -35,17 +35,22 @@ def _differences(line: Row, rivals: Sequence[Row]) -> list[Row | None]:
 
 
 def _difference(own: Row | None, rivals: Sequence[tuple[str, Row | None]]) -> Row | None:
-    """Return the difference to the highest of `rivals`, and whether it is more than the sum of both deviations."""
+    """Return the difference to the highest of `rivals`, and whether it is more than the sum of both deviations.
+
+    The highest of those with seeds enough, if there are such; the others that are higher are told as `unjudged`.
+    """
     there = [(label, number) for label, number in rivals if number is not None]
     if own is None or not there:
         return None
-    label, best = max(there, key=lambda rival: rival[1]["mean"])
+    judged = [rival for rival in there if rival[1]["seeds"] >= ENOUGH] or there
+    label, best = max(judged, key=lambda rival: rival[1]["mean"])
     difference, seeds = own["mean"] - best["mean"], min(own["seeds"], best["seeds"])
     return {
         "difference": round(difference, DIGITS),
         "rival": label,
         "clear": seeds >= ENOUGH and abs(difference) > deviation(own) + deviation(best),
         "seeds": seeds,
+        "unjudged": [rival[0] for rival in there if rival not in judged and rival[1]["mean"] > own["mean"]],
     }
 
 
