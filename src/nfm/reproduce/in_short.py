@@ -71,7 +71,7 @@ def _claim_held(table: Row) -> Iterator[str]:
 
 def _unjudged(cells: Iterable[Row]) -> str:
     """Tell who is higher in noisy columns, of too few seeds for a verdict."""
-    found = Counter(label for cell in cells for label in cell["unjudged"])
+    found = Counter(label for cell in cells for label in cell.get("unjudged", ()))
     return _few([f"{label} in {columns}" for label, columns in found.items()])
 
 
