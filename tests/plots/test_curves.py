@@ -83,3 +83,12 @@ def test_refusals(tmp_path: Path) -> None:
         curves([*rows(), row("erm", "clean", 0.0, 0.9, protocol="authors")])
     with pytest.raises(UsageError, match=r"ends in \.png"):
         save_figure(curves(rows()), tmp_path / "a.gif")
+
+
+@pytest.mark.parametrize(("length", "columns"), [(3, 4), (24, 3), (40, 2), (200, 1)])
+def test_a_legend_has_as_many_columns_as_fit(length: int, columns: int) -> None:
+    panels = [(name, level) for name in ("white_noise", "salt_and_pepper") for level in (0.1, 0.2)]
+    figure = curves([row(f"{number:0{length}}", *panel, 0.9) for number in range(5) for panel in panels])
+    (legend,) = figure.legends
+    assert legend._ncols == columns
+    assert bool(legend.get_window_extent().width <= figure.bbox.width) == (length < 200)

@@ -59,3 +59,13 @@ def quieten(axes: Axes) -> None:
     axes.set_axisbelow(True)
     axes.tick_params(colors=INK, labelsize=9)
     axes.margins(x=0.02)
+
+
+def add_legend(figure: Figure, axes: Axes) -> None:
+    """Tell below the figure what is drawn in `axes`, in up to four columns, as many as fit."""
+    handles, labels = axes.get_legend_handles_labels()
+    for columns in range(min(len(labels), 4), 0, -1):
+        legend = figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+        if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()

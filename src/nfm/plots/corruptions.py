@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nfm.errors import UsageError
-from nfm.plots.canvas import FAINT, INK, new_figure, quieten
+from nfm.plots.canvas import FAINT, INK, add_legend, new_figure, quieten
 from nfm.plots.comparison import Estimate, compare_one
 from nfm.plots.families import by_family, by_severity, corruptions
 from nfm.plots.looks import Look, looks
@@ -47,8 +47,7 @@ def corruption_bars(
     left.set_title(told, fontsize=8.5, color=FAINT, loc="left")
     right.set_title("each severity, mean over corruptions", fontsize=8.5, color=FAINT, loc="left")
     figure.suptitle(title or comparison.title, fontsize=11, color=INK, x=0.01, ha="left")
-    handles, labels = left.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4), frameon=False)
+    add_legend(figure, left)
     return figure
 
 

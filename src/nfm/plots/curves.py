@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from nfm.errors import UsageError
-from nfm.plots.canvas import FAINT, INK, new_figure, quieten
+from nfm.plots.canvas import FAINT, INK, add_legend, new_figure, quieten
 from nfm.plots.comparison import CLEAN, Comparison, compare_one
 from nfm.plots.looks import Look, looks
 from nfm.plots.names import axis_of
@@ -47,8 +47,7 @@ def curves(rows: Iterable[Row], *, title: str | None = None) -> Figure:
             axes.tick_params(axis="y", length=0)
     panels[0].set_title(f"band: {comparison.spread}", fontsize=8.5, color=FAINT, loc="left")
     figure.suptitle(title or comparison.title, fontsize=11, color=INK, x=0.01, ha="left")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4), frameon=False)
+    add_legend(figure, panels[0])
     return figure
 
 
