@@ -1,4 +1,4 @@
-"""Mix and noise without a compiler, fast: threads over blocks that stay in cache, nothing big made but the output.
+"""Mix and noise without a compiler, fast: threads over blocks that stay in cache, little made besides the output.
 
 A block is a run of elements: a part of one example, or a few whole ones. A thread takes a block, mixes it with those of
 the partners, perturbs it with its noise, and writes the result; the values do not depend on the number of threads. The

@@ -103,6 +103,7 @@ def mixed_loss(criterion: Criterion, output: Any, y: Any, pairing: Pairing) -> T
     """Return weight * criterion(output, y) + (1 - weight) * criterion(output, y[partner]).
 
     The *loss* is mixed, so any criterion will do; a term with weight 0 is not computed (0 * inf is NaN).
+    Where one of both is infinite the mixture may be NaN: it is one interpolation, not a sum.
     With one weight an example, the criterion must be able to tell one loss an example: it takes
     ``reduction="none"``, has a `reduction` attribute, or returns one value an example itself.
     """
