@@ -21,7 +21,7 @@ from nfm.evaluate.corruptions.frost import draw_windows
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "evaluate"))
 from slow_corruptions import SLOW, FreshDraws
 
-COUNT, SIDE, SEVERITY, ROUNDS = 250, 32, 3, 3  # 250: the batch of nfm.evaluate
+COUNT, SIDE, SEVERITY, ROUNDS = 250, 32, 3, 9  # 250: the batch of nfm.evaluate
 BATCHES = 4  # of ours in a turn, one after the other, as in a test pass
 
 

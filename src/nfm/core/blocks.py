@@ -92,7 +92,7 @@ class Scratch:
         return buffer[:count].reshape(shape)
 
 
-_IDLE: list[Scratch] = []  # for the next call, one a thread: three or four blocks, up to 1 MiB each
+_IDLE: list[Scratch] = []  # for the next call, one a thread: one to three blocks, up to 1 MiB each
 
 
 @contextmanager
@@ -146,9 +146,9 @@ def mix_noise(x: Tensor, pairing: Pairing, noises: Noises) -> Tensor:
     target, mix = out.numpy(), _mixer(x.detach().numpy(), pairing, x.dtype, transposed=False)
 
     def work(scratch: Scratch, number: int, block: Block) -> None:
-        add, factor = noises(scratch, number, block)
         h = target[block.at]
         mix(h, block, scratch)
+        add, factor = noises(scratch, number, block)
         if factor is not None:
             np.multiply(h, factor, out=h)
         if add is not None:
@@ -203,7 +203,7 @@ def _mixer(
         other = other[order]
 
     def mix(out: Values, block: Block, scratch: Scratch) -> None:
-        theirs = scratch.take("theirs", block.shape, source.dtype)
+        theirs = scratch.take("add", block.shape, source.dtype)  # the noise comes after it
         rows, *inner = block.at
         if isinstance(rows, int):
             np.multiply(source[(order[rows], *inner)], other[rows], out=theirs)
