@@ -14,6 +14,7 @@ import time
 
 import torch
 
+from benchmarks.neighbours import Clock, stolen_since
 from benchmarks.record import ABOVE, ROWS, UNDECIDED, Thresholds, to_row, write_tables
 from nfm.results import append_rows, provenance
 
@@ -35,10 +36,12 @@ def main() -> None:
         write_tables()
         return
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; median of ratios [quartiles]")
-    began = time.monotonic()
+    began, clock = time.monotonic(), Clock.read()
     run = _now()
     verdicts = [verdict for part in given.parts or PARTS for verdict in _measure(part, run, began)]
     print(f"{(time.monotonic() - began) / 60:.1f} minutes")
+    if (stolen := stolen_since(clock)) is not None:
+        print(f"other machines took {stolen:.1%} of the processors' time")
     for word in (UNDECIDED, ABOVE):
         if found := [name for name, verdict in verdicts if verdict.startswith(word)]:
             print(f"{len(found)} {word}: {'; '.join(found)}")
@@ -54,11 +57,12 @@ def _measure(part: str, run: str, run_began: float) -> list[tuple[str, str]]:
     """Print the ratios of a part of a run and keep their rows; return their names and verdicts."""
     thresholds, verdicts = Thresholds.read(), []
     module = importlib.import_module(f"benchmarks.{part}")
-    about = {"part": part, "began": _now(), "run": run} | provenance()
+    about, clock = {"part": part, "began": _now(), "run": run} | provenance(), Clock.read()
     for ratio in module.measure():
         verdict = thresholds.verdict(ratio)
         print(f"{ratio}  {verdict}", flush=True)
-        append_rows(ROWS, [to_row(ratio, thresholds) | about | {"run_seconds": time.monotonic() - run_began}])
+        machine = {"stolen": stolen_since(clock), "run_seconds": time.monotonic() - run_began}
+        append_rows(ROWS, [to_row(ratio, thresholds) | about | machine])
         verdicts.append((ratio.name, verdict))
     return verdicts
 

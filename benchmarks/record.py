@@ -86,7 +86,9 @@ def table(rows: list[Row]) -> str:
         cells = [row["name"], f"{row['median']:.3f}", spread, limit, str(row["rounds"]), *best]
         lines.append(f"| {' | '.join(cells)} |")
     versions = sorted({f"torch {row['torch']}, {row['threads']} threads, {row['machine']}" for row in rows})
-    return "\n".join([*lines, "", f"Measured with {'; '.join(versions)}.{_whole_run(rows)}"])
+    return "\n".join(
+        [*lines, "", f"Measured with {'; '.join(versions)}.{_whole_run(rows)}{_neighbours(rows)}"]
+    )
 
 
 def _allowed(ratio: Ratio, thresholds: Thresholds) -> str:
@@ -103,3 +105,12 @@ def _whole_run(rows: list[Row]) -> str:
     if None in ends.values() or len({row["run"] for row in rows}) > 1:
         return ""
     return f" The run took {max(ends.values()) / 60:.1f} minutes."
+
+
+def _neighbours(rows: list[Row]) -> str:
+    """Tell what other machines took of the processors' time while the busiest part was measured, where it is known."""
+    taken = {row["part"]: row["stolen"] for row in rows if row.get("stolen") is not None}
+    if not taken:
+        return ""
+    most = max(taken, key=taken.__getitem__)
+    return f" Other machines took up to {taken[most]:.0%} of the processors' time (`{most}`)."

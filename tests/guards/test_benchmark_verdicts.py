@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import doctest
+from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import side_by_side
+from benchmarks import neighbours, side_by_side
 from benchmarks.record import DOCS, PAGES, Thresholds, last_rows, table, to_row
 from benchmarks.side_by_side import Ratio, below_median
 
@@ -74,6 +75,26 @@ def test_the_table_tells_how_long_one_run_took() -> None:
     )
     assert table([first, last]).endswith("The run took 1.5 minutes.")
     assert "minutes" not in table([first, last | {"run": "b"}])
+
+
+def test_the_table_tells_what_other_machines_took() -> None:
+    calm, busy, unknown = (
+        to_row(ratio(1.0), LIMITS) | ABOUT | {"part": part, "run": part, "stolen": share}
+        for part, share in (("p", 0.01), ("q", 0.16), ("r", None))
+    )
+    assert table([calm, busy, unknown]).endswith("Other machines took up to 16% of the processors' time (`q`).")
+    assert "Other machines" not in table([unknown])
+
+
+def test_stolen_time_is_read_from_what_linux_tells(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stat = tmp_path / "stat"
+    monkeypatch.setattr(neighbours, "STAT", stat)
+    assert neighbours.Clock.read() is None  # another system
+    assert neighbours.stolen_since(None) is None
+    stat.write_text("cpu  100 0 50 200 0 0 0 10 7 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n")
+    before = neighbours.Clock.read()
+    stat.write_text("cpu  150 0 50 220 0 0 0 40 99 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n")
+    assert neighbours.stolen_since(before) == pytest.approx(0.3)
 
 
 def test_the_docs_show_the_last_rows() -> None:
