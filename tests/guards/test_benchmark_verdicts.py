@@ -82,7 +82,9 @@ def test_the_table_tells_what_other_machines_took() -> None:
         to_row(ratio(1.0), LIMITS) | ABOUT | {"part": part, "run": part, "stolen": share}
         for part, share in (("p", 0.01), ("q", 0.16), ("r", None))
     )
-    assert table([calm, busy, unknown]).endswith("Other machines took up to 16% of the processors' time (`q`).")
+    assert table([calm, busy, unknown]).endswith(
+        "Other machines took up to 16% of the processors' time (`q`)."
+    )
     assert "Other machines" not in table([unknown])
 
 
