@@ -23,6 +23,7 @@ from nfm.randomness import fold
 INCREMENT = 0x9E3779B97F4A7C15 - 2**64
 ROUNDS = ((30, 0xBF58476D1CE4E5B9 - 2**64), (27, 0x94D049BB133111EB - 2**64), (31, None))
 
+WHOLE_BITS = 23  # of a uniform number: as many as the mantissa of a float has
 STEP_BITS = 6  # 64 lines an octave: the interpolated quantile is then exact to 2e-5
 OCTAVES = 31
 
@@ -43,9 +44,13 @@ class Stream:
         return Stream(self.keys[chosen])
 
     def uniform(self, shape: Sequence[int], *, purpose: int = 0) -> Tensor:
-        """Return float32 numbers of shape (B, *shape), uniform on [0, 1) in steps of 2**-23."""
-        mantissa = self._bits(prod(shape), purpose).bitwise_and_(0x7FFFFF)
-        return mantissa.bitwise_or_(0x3F800000).view(torch.float32).sub_(1).view(-1, *shape)  # 1.mantissa - 1
+        """Return float32 numbers of shape (B, *shape), uniform on [0, 1) in steps of 2**-WHOLE_BITS."""
+        mantissa = self.whole(shape, purpose=purpose)
+        return mantissa.bitwise_or_(0x3F800000).view(torch.float32).sub_(1)  # 1.mantissa - 1
+
+    def whole(self, shape: Sequence[int], *, purpose: int = 0) -> Tensor:
+        """Return int32 numbers of shape (B, *shape), uniform from 0 to 2**WHOLE_BITS - 1."""
+        return self._bits(prod(shape), purpose).bitwise_and_(2**WHOLE_BITS - 1).view(-1, *shape)
 
     def normal(self, shape: Sequence[int], *, purpose: int = 0) -> Tensor:
         """Return float32 standard normal numbers of shape (B, *shape), up to 6.2 in size."""

@@ -13,11 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nfm.evaluate.keyed import Stream
+from nfm.evaluate.keyed import WHOLE_BITS, Stream
 
 LEVELS = 256
-UNIFORM_BITS = 23  # of Stream.uniform: 8 choose a column, 15 decide between it and its alias
-COIN = 2 ** (UNIFORM_BITS - 8)
+COIN = 2 ** (WHOLE_BITS - 8)  # 8 bits of a draw choose a column, the others decide between it and its alias
 Law = Tensor  # float64 (256, 256): row v is the law of the new level where the old one is v
 
 
@@ -43,7 +42,7 @@ def impulse_noise(pixels: Tensor, stream: Stream, share: float) -> Tensor:
 
 def _draw(pixels: Tensor, stream: Stream, table: Tensor) -> Tensor:
     """Return for each value the column that 8 bits of its draw choose, or, if the coin says so, its alias."""
-    drawn = stream.uniform(pixels.shape[1:]).mul_(2.0**UNIFORM_BITS).to(torch.int32)  # coin << 8 | column
+    drawn = stream.whole(pixels.shape[1:])  # coin << 8 | column
     place = pixels.to(torch.int32).bitwise_left_shift_(8).bitwise_or_(drawn & (LEVELS - 1))
     found = table.to(pixels.device).index_select(0, place.flatten()).view_as(place)
     # The sign of the difference, spread over all bits, masks the change from column to alias.
