@@ -358,13 +358,17 @@ class TestCommandLine:
         for seeds in ([], ["--seeds", "7"]):
             assert main(["reproduce", "tiny.toml", "--scale", "full", *seeds]) == 2
             assert "--scale: tiny has no full scale; it has: small" in capsys.readouterr().err
-        assert main(["reproduce", "tiny.toml", "--arms", "nfm", "--seeds", "1"]) == 2
-        assert "--seeds: no arm of those asked for is trained with 1" in capsys.readouterr().err
+        write_tiny(tmp_path, TINY.replace('scheme = "erm"', 'scheme = "erm"\nseeds = 1'))
+        assert main(["reproduce", "tiny.toml", "--seeds", "1"]) == 2
+        assert (
+            "--seeds: no arm of tiny is to have 1; one that --arms names is trained with it"
+            in capsys.readouterr().err
+        )
 
     def test_the_list_tells_what_is_done(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["reproduce", "--list", "--claims", str(tmp_path)]) == 0
         told = capsys.readouterr().out
-        assert "0/36" in told
+        assert "0/40" in told
         assert "toy-boundaries" in told
 
 

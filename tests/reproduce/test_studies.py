@@ -115,7 +115,7 @@ def test_small_cifar10_is_what_was_asked_for() -> None:
         seeds[job.line.arm.name] = seeds.get(job.line.arm.name, 0) + 1
     thrice = {
         "erm", "noise_injection", "label_smoothing", "mixup", "cutmix", "manifold_mixup", "noisy_mixup", "nfm",
-        "nfm_authors", "nfm_authors_high",
+        "nfm_authors", "nfm_authors_high", "noise_injection_authors", "noisy_mixup_authors",
     }  # fmt: skip
     assert {name for name, count in seeds.items() if count == 3} == thrice
     assert {"puzzlemix", "noisymix", "adversarial", "adversarial_nfm"} <= {
@@ -153,6 +153,7 @@ def test_seeds_and_arms_can_be_chosen(tmp_path: Path) -> None:
     assert [job.line.arm.name for job in jobs_of(study, "small", seeds=[1])] == ["erm"]
     assert [job.line.arm.name for job in jobs_of(study, "small", seeds=[7])] == ["erm", "nfm"]
     assert [job.seed for job in jobs_of(study, "small", arms=["nfm"])] == [0]
+    assert [job.seed for job in jobs_of(study, "small", arms=["nfm"], seeds=[1])] == [1]
     assert jobs_of(study, "small", arms=["nfm"])[0].config.train.epochs == 1
     with pytest.raises(UsageError, match="no arm 'nmf' in tiny; it has: erm, nfm"):
         jobs_of(study, "small", arms=["nmf"])

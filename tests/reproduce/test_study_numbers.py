@@ -212,6 +212,12 @@ extends = "erm"
 """
 
 
+def test_a_seed_that_an_arm_was_asked_for_by_name_counts(tmp_path: Path) -> None:
+    study, places = read_study(write_tiny(tmp_path)), places_in(tmp_path)
+    do_jobs(jobs_of(study, "small", arms=["nfm"], seeds=[1]), places)
+    assert {(row["arm"], row["train_seed"]) for row in rows_of(study, "small", places.claims)} == {("nfm", 1)}
+
+
 def test_the_toy_study_from_training_to_table(tmp_path: Path) -> None:
     study, places = read_study(write_tiny(tmp_path, TOY, "toy")), places_in(tmp_path)
     do_jobs(jobs_of(study, "small"), places)

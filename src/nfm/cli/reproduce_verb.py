@@ -135,7 +135,9 @@ def _reproduce(study: Study, given: argparse.Namespace, places: Places) -> None:
     jobs = jobs_of(study, given.scale, seeds=given.seeds, arms=given.arms)
     if not jobs and given.id != "all":
         told = " ".join(map(str, given.seeds or ()))
-        raise UsageError(f"--seeds: no arm of those asked for is trained with {told or 'any seed'}")
+        raise UsageError(
+            f"--seeds: no arm of {study.id} is to have {told or 'any seed'}; one that --arms names is trained with it"
+        )
     if given.dry_run:
         from nfm.reproduce.rehearsal import rehearse
 

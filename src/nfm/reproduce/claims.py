@@ -30,7 +30,8 @@ def rows_of(study: Study, scale: str, claims: Path) -> list[Row]:
     """
     found = []
     own = jobs_of(study, scale)
-    more = jobs_of(study, scale, seeds=sorted(recorded_seeds(claims, own)))
+    names = [line.arm.name for line in study.lines(scale)]
+    more = jobs_of(study, scale, seeds=sorted(recorded_seeds(claims, own)), arms=names)
     for job in {(job.line.arm.name, job.seed): job for job in (*own, *more)}.values():
         arm = job.line.arm
         tags = {

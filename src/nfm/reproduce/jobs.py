@@ -70,7 +70,10 @@ def _defaults() -> Row:
 def jobs_of(
     study: Study, scale: str, *, seeds: Collection[int] | None = None, arms: Collection[str] | None = None
 ) -> list[Job]:
-    """Return the jobs of a study: all arms of the first seed, then all of the next."""
+    """Return the jobs of a study: all arms of the first seed, then all of the next.
+
+    An arm asked for by name has every seed asked for, others those of their own and such as are new to all.
+    """
     lines = study.lines(scale)
     _check_arms(study, lines, arms)
     wanted = [(line, config_of(line)) for line in lines if arms is None or line.arm.name in arms]
@@ -83,13 +86,8 @@ def jobs_of(
         make_job(line, config, seed)
         for seed in dict.fromkeys(seeds)
         for line, config in wanted
-        if _may_have(line, seed)
+        if arms is not None or seed in line.seeds or seed not in line.scale.seeds
     ]
-
-
-def _may_have(line: Line, seed: int) -> bool:
-    """Tell whether an arm is trained with a seed that was asked for: one of its own, or one that is new to all."""
-    return seed in line.seeds or seed not in line.scale.seeds
 
 
 def _check_arms(study: Study, lines: Sequence[Line], arms: Collection[str] | None) -> None:
