@@ -37,12 +37,11 @@ def frost(pixels: Tensor, stream: Stream, kept: float, opacity: float) -> Tensor
     count, _, side, _ = windows.shape
     limits = torch.tensor([count, side - height, side - width], device=pixels.device)
     chosen, top, left = (stream.uniform((3,)) * limits).to(torch.int32).unbind(1)
-    rows, columns, channels = (
-        torch.arange(size, device=pixels.device, dtype=torch.int32) for size in (height, width, 3)
-    )
+    rows, channels = (torch.arange(size, device=pixels.device) for size in (height, 3))
     plane = chosen[:, None] * 3 + channels
     start = (plane[..., None] * side + (top[:, None] + rows)[:, None]) * side + left[:, None, None]
-    crop = windows.flatten().index_select(0, (start[..., None] + columns).flatten()).view_as(pixels)
+    strips = windows.flatten().unfold(0, width, 1)  # every run of `width` values, none of them copied
+    crop = strips.index_select(0, start.flatten()).view_as(pixels)
     return to_uint8((pixels * kept).add_(crop * opacity + HAIR).clamp_(0, 255))
 
 

@@ -14,20 +14,21 @@ BITS = 22  # Pillow's resampling of 8-bit images has weights of 2**-22
 
 
 def pixelate(pixels: Tensor, stream: Stream, share: float) -> Tensor:
-    """Shrink each side to `share` of it and back, both with a box filter as Pillow has it."""
-    for axis in (3, 2):
-        pixels = _shrink_and_back(pixels, share, axis)
+    """Shrink each side to `share` of it and back, both with a box filter as Pillow has it, the width first."""
+    for _ in range(2):  # whole rows are taken much faster than columns; turned twice, an image is as it was
+        pixels = _shrink_and_back(pixels.mT.contiguous(), share)
     return pixels
 
 
-def _shrink_and_back(pixels: Tensor, share: float, axis: int) -> Tensor:
-    taps = _taps(pixels.shape[axis], share)
-    taken = [pixels.index_select(axis, places.to(pixels.device)) for places, _ in taps]
+def _shrink_and_back(pixels: Tensor, share: float) -> Tensor:
+    """Do it with the rows."""
+    taps = _taps(pixels.shape[2], share)
+    taken = [pixels.index_select(2, places.to(pixels.device)) for places, _ in taps]
     if len(taps) == 2:  # (a + b + 1) / 2, within 8 bits
         return (taken[0] | taken[1]) - ((taken[0] ^ taken[1]) >> 1)
     total = torch.full((), 1 << (BITS - 1), dtype=torch.int32, device=pixels.device)
     for part, (_, weights) in zip(taken, taps, strict=True):
-        total = part.to(torch.int32).mul_(weights.to(pixels.device).view([-1] + [1] * (3 - axis))).add_(total)
+        total = part.to(torch.int32).mul_(weights.to(pixels.device)[:, None]).add_(total)
     return (total >> BITS).to(torch.uint8)
 
 
