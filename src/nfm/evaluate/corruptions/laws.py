@@ -46,7 +46,7 @@ def _draw(pixels: Tensor, stream: Stream, table: Tensor) -> Tensor:
     place = pixels.to(torch.int32).bitwise_left_shift_(8).bitwise_or_(drawn & (LEVELS - 1))
     found = table.to(pixels.device).index_select(0, place.flatten()).view_as(place)
     # The sign of the difference, spread over all bits, masks the change from column to alias.
-    lost = (found - drawn).bitwise_right_shift_(31)
+    lost = torch.sub(found, drawn, out=place).bitwise_right_shift_(31)
     return lost.bitwise_and_(found).bitwise_xor_(drawn).to(torch.uint8)  # the lowest byte
 
 
