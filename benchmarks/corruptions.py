@@ -23,7 +23,7 @@ sys.path.append(str(Path(__file__).parents[1] / "tests" / "evaluate"))
 from slow_corruptions import SLOW, FreshDraws
 
 COUNT, SIDE, SEVERITY = 250, 32, 3  # 250: the batch of nfm.evaluate
-ROUNDS, BEST_OF = 7, 2
+ROUNDS, BEST_OF = 5, 2
 BATCHES = 4  # of ours in a turn, one after the other, as in a test pass
 
 

@@ -16,7 +16,7 @@ from nfm.method.presets import preset
 
 SCHEMES, PLAIN = ("manifold_mixup", "nfm"), "erm"
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[str, ...], int, int]] = {
-    "PreActResNet-18": (lambda: preact_resnet18(1.0), SCHEMES, 6, 2),
+    "PreActResNet-18": (lambda: preact_resnet18(1.0), SCHEMES, 5, 2),
     "PreActResNet-18 of width 1/4": (lambda: preact_resnet18(0.25), (*SCHEMES, PLAIN), 17, 2),
     "ViT-Lite-7/4": (vit_lite, SCHEMES, 7, 2),
 }  # how to build it, whose steps, rounds, steps a turn of which the best counts
