@@ -1,10 +1,14 @@
 """Memory of big tensors is used again when, and only when, nobody has it any more."""
 
+from __future__ import annotations
+
 import gc
 import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from torch import Tensor
 
 from nfm.core import pages
 from nfm.core.draw import Choice
@@ -16,14 +20,14 @@ BIG = torch.empty(pages.WORTH_IT // 4)
 
 
 @pytest.fixture(autouse=True)
-def _nothing_idle():
+def _nothing_idle() -> Iterator[None]:
     gc.collect()
     pages._IDLE.clear()
     yield
     pages._IDLE.clear()
 
 
-def test_memory_of_the_dead_is_used_again():
+def test_memory_of_the_dead_is_used_again() -> None:
     first = fresh_like(BIG)
     place = first.data_ptr()
     del first
@@ -35,7 +39,7 @@ def test_memory_of_the_dead_is_used_again():
     [lambda out: out, lambda out: out[5:], lambda out: out.numpy()[:3], lambda out: out.untyped_storage()],
     ids=["tensor", "view", "array", "storage"],
 )
-def test_memory_that_somebody_has_is_not(hold):
+def test_memory_that_somebody_has_is_not(hold: Callable[[Tensor], object]) -> None:
     first = fresh_like(BIG)
     place, held = first.data_ptr(), hold(first)
     del first
@@ -44,7 +48,7 @@ def test_memory_that_somebody_has_is_not(hold):
     assert place in {memory.data_ptr() for memory in pages._IDLE}
 
 
-def test_memory_that_a_graph_saved_is_not():
+def test_memory_that_a_graph_saved_is_not() -> None:
     x = torch.ones_like(BIG, requires_grad=True)
     saved = fresh_like(BIG).copy_(torch.full_like(BIG, 3.0))
     y = (x * saved).sum()
@@ -54,7 +58,7 @@ def test_memory_that_a_graph_saved_is_not():
     assert bool((x.grad == 3).all())
 
 
-def test_another_size_gets_memory_of_its_own_and_two_are_kept_at_most():
+def test_another_size_gets_memory_of_its_own_and_two_are_kept_at_most() -> None:
     sizes = [BIG.numel() + more for more in range(4)]
     several = [fresh_like(torch.empty(size)) for size in sizes]
     assert len({out.data_ptr() for out in several}) == 4
@@ -66,21 +70,23 @@ def test_another_size_gets_memory_of_its_own_and_two_are_kept_at_most():
 @pytest.mark.parametrize(
     "elements", [pages.WORTH_IT // 4 - 1, pages.USED_AGAIN // 4 + 1], ids=["small", "huge"]
 )
-def test_what_is_small_or_huge_is_given_back(elements):
+def test_what_is_small_or_huge_is_given_back(elements: int) -> None:
     fresh_like(torch.empty(elements))
     assert not pages._IDLE
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32])
 @pytest.mark.parametrize("format", [torch.contiguous_format, torch.channels_last])
-def test_dtype_shape_and_strides_are_those_of_empty_like(dtype, format):
+def test_dtype_shape_and_strides_are_those_of_empty_like(
+    dtype: torch.dtype, format: torch.memory_format
+) -> None:
     x = torch.empty(128, 16, 32, 64, dtype=dtype).contiguous(memory_format=format)
     for like in (x, x[:, ::2], x.transpose(0, 1), x[:, :1].expand(-1, 16, -1, -1)):
         ours, torchs = fresh_like(like), torch.empty_like(like)
         assert (ours.dtype, ours.shape, ours.stride()) == (torchs.dtype, torchs.shape, torchs.stride())
 
 
-def test_a_mode_leaves_no_mark_on_the_memory():
+def test_a_mode_leaves_no_mark_on_the_memory() -> None:
     with torch.inference_mode():
         made = fresh_like(BIG)
         assert made.is_inference()
@@ -93,10 +99,10 @@ def test_a_mode_leaves_no_mark_on_the_memory():
     (later * torch.ones(1, requires_grad=True)).sum().backward()
 
 
-def test_threads_never_share_memory():
+def test_threads_never_share_memory() -> None:
     wrong = []
 
-    def work(number):
+    def work(number: int) -> None:
         for _ in range(20):
             out = fresh_like(BIG).fill_(number)
             other = fresh_like(BIG).fill_(-1)
@@ -113,10 +119,10 @@ def test_threads_never_share_memory():
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_steps_in_used_memory_are_steps_in_fresh_memory(kernel):
+def test_steps_in_used_memory_are_steps_in_fresh_memory(kernel: str) -> None:
     x = torch.randn(128, 16, 32, 32, generator=torch.Generator().manual_seed(1))
 
-    def step(number):
+    def step(number: int) -> tuple[Tensor, Tensor]:
         made = Choice(
             "input", key=number, step=0, alpha=1.0, beta=1.0, per_sample=False, dominant=False,
             noise=Noise.paper(0.4, 0.2),

@@ -13,7 +13,6 @@ import sys
 import weakref
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -49,10 +48,7 @@ def fresh_like(x: Tensor) -> Tensor:
 
 def _lent(memory: Tensor, like: Tensor) -> Tensor:
     """Return a tensor like `like` in `memory`, which is idle when nobody has the tensor any more."""
-    strides = [stride * like.element_size() for stride in like.stride()]
-    array = np.ndarray(
-        tuple(like.shape), str(like.dtype).removeprefix("torch."), memory.numpy(), strides=strides
-    )
+    array = memory.view(like.dtype).as_strided(like.shape, like.stride()).numpy()
     weakref.finalize(array, _IDLE.append, memory).atexit = False
     return torch.from_numpy(array)
 
