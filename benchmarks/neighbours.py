@@ -1,4 +1,7 @@
-"""How quiet the machine is: what other machines on the same host take of its processors' time (Linux tells it)."""
+"""How quiet the machine is: what other machines on the same host take of its processors' time (Linux tells it).
+
+Ours uses all processors and a reference often one, so what is stolen slows one side alone.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import NamedTuple
 
 STAT = Path("/proc/stat")
 STEAL = 7  # proc(5): user, nice, system, idle, iowait, irq, softirq, steal; guests are counted in user
+TOLERATED = 0.02  # of the processors' time: as much as the narrowest limits leave
 
 
 class Clock(NamedTuple):
@@ -30,3 +34,8 @@ def stolen_since(before: Clock | None) -> float | None:
     if before is None or now is None:
         return None
     return (now.stolen - before.stolen) / max(1, now.all - before.all)
+
+
+def disturbed_since(before: Clock | None) -> bool:
+    """Tell whether others took so much since `before` that what was measured does not count."""
+    return (stolen_since(before) or 0.0) > TOLERATED

@@ -1,8 +1,7 @@
 """Input mixup and CutMix beside other libraries: one training step over one of theirs, same network and batch.
 
-The networks are small, so that a step shows what mixing costs: a step of a second would hide it. On a batch of
-ImageNet's size memory decides; on one of CIFAR's size it is Python, on either side. Times of one and the same step vary
-by a tenth on a shared machine, so a turn is the best of some steps.
+The network is small, so that a step shows what mixing costs: a step of a second would hide it. On a batch of
+ImageNet's size memory decides; on one of CIFAR's size it is Python, on either side.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import NamedTuple
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.networks import Loss, Work, random_batch, small_network, training
+from benchmarks.networks import Loss, Work, random_batch, training
 from benchmarks.side_by_side import Ratio, compare
 from nfm.errors import EnvironmentProblem
 from nfm.method.schemes import scheme
@@ -28,41 +27,37 @@ from nfm.models.torchvision_compat import import_torchvision
 Mixing = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
-def _strided_network() -> nn.Module:
-    """Return a network for 224 px that makes little of them soon."""
-    first = nn.Conv2d(3, 16, 7, stride=4, padding=3)
+def _network(classes: int) -> nn.Module:
+    """Return a network that makes little of its pixels soon."""
+    first, second = nn.Conv2d(3, 16, 7, stride=4, padding=3), conv_norm_relu(16, 32, stride=2)
     return nn.Sequential(
-        first,
-        nn.ReLU(),
-        conv_norm_relu(16, 32, stride=2),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(32, 1000),
+        first, nn.ReLU(), second, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, classes)
     )
 
 
 class Case(NamedTuple):
-    """A batch, a network for it, how often to measure, and whether each pair needs a process of its own.
+    """The side and the classes of a batch, how often to measure, and whether each pair needs a process of its own.
 
     In one process a peer's big tensors come to lie in the big pages that ours asked for in the pair before.
     """
 
     side: int
     classes: int
-    network: Callable[[], nn.Module]
     rounds: int
     best_of: int
     apart: bool
 
-    def step(self, loss: Loss) -> Work:
-        """Return one training step of a network of its own."""
-        batch = random_batch(self.side, self.classes)
-        return training(self.network(), loss, steps=1, batch=batch)
+    def steps(self, *losses: Loss) -> list[Work]:
+        """Return a training step by each loss, of one network, each on a copy of the batch, which timm changes."""
+        model = _network(self.classes)
+        return [
+            training(model, loss, steps=1, batch=random_batch(self.side, self.classes)) for loss in losses
+        ]
 
 
 CASES = (
-    Case(224, 1000, _strided_network, rounds=11, best_of=1, apart=True),
-    Case(32, 10, small_network, rounds=41, best_of=6, apart=False),
+    Case(224, 1000, rounds=11, best_of=1, apart=True),
+    Case(32, 10, rounds=201, best_of=2, apart=False),
 )
 
 
@@ -110,4 +105,4 @@ def _beside(case: Case, peer: str) -> Ratio:
         return F.cross_entropy(model(mixed), labels)
 
     name = f"{text} step / {peer} step, 128x3x{case.side}x{case.side}, {case.classes:,} classes"
-    return compare(name, case.step(our_loss), case.step(their_loss), rounds=case.rounds, best_of=case.best_of)
+    return compare(name, *case.steps(our_loss, their_loss), rounds=case.rounds, best_of=case.best_of)

@@ -80,10 +80,10 @@ def table(rows: list[Row]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        limit = _allowed(Ratio(**{name: row[name] for name in Ratio.__dataclass_fields__}), thresholds)
-        best = [f"{row[side]:.3g} {row['unit']}" for side in ("ours", "reference")]
-        spread = f"{row['low']:.3f} to {row['high']:.3f}"
-        cells = [row["name"], f"{row['median']:.3f}", spread, limit, str(row["rounds"]), *best]
+        ratio = Ratio(**{name: row[name] for name in Ratio.__dataclass_fields__ if name in row})
+        best = [f"{side:.3g} {ratio.unit}" for side in (ratio.ours, ratio.reference)]
+        spread = f"{ratio.low:.3f} to {ratio.high:.3f}"
+        cells = [ratio.name, f"{ratio.median:.3f}", spread, _allowed(ratio, thresholds), ratio.count, *best]
         lines.append(f"| {' | '.join(cells)} |")
     versions = sorted({f"torch {row['torch']}, {row['threads']} threads, {row['machine']}" for row in rows})
     return "\n".join(

@@ -7,6 +7,9 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+from benchmarks.neighbours import Clock, disturbed_since
 
 
 @dataclass(frozen=True)
@@ -14,7 +17,7 @@ class Ratio:
     """What `ours` costs in units of `reference`: the median over rounds, the quartiles, and the best of each.
 
     `floor` is where the 95% interval of the median begins: with what chance does in a run, it may be as low. Of
-    fewer than six rounds it is the least ratio.
+    fewer than six rounds it is the least ratio. `left_out` more rounds do not count: other machines disturbed them.
     """
 
     name: str
@@ -26,20 +29,28 @@ class Ratio:
     ours: float
     reference: float
     unit: str = "s"
+    left_out: int = 0
 
     @classmethod
-    def of(cls, name: str, pairs: Sequence[tuple[float, float]], unit: str = "s") -> Ratio:
+    def of(
+        cls, name: str, pairs: Sequence[tuple[float, float]], unit: str = "s", *, left_out: int = 0
+    ) -> Ratio:
         """Return the ratio of pairs (ours, reference)."""
         ratios = sorted(a / b for a, b in pairs)
         quarter = len(ratios) // 4
         return cls(
             name, statistics.median(ratios), ratios[quarter], ratios[-1 - quarter], ratios[below_median(len(ratios))],
-            len(pairs), min(a for a, _ in pairs), min(b for _, b in pairs), unit,
+            len(pairs), min(a for a, _ in pairs), min(b for _, b in pairs), unit, left_out,
         )  # fmt: skip
+
+    @property
+    def count(self) -> str:
+        """Return how many rounds count, and behind a plus how many more do not."""
+        return f"{self.rounds} (+{self.left_out})" if self.left_out else str(self.rounds)
 
     def __str__(self) -> str:
         return (
-            f"{self.name:<66} {self.median:6.3f}  [{self.low:.3f}, {self.high:.3f}]  n={self.rounds}  "
+            f"{self.name:<66} {self.median:6.3f}  [{self.low:.3f}, {self.high:.3f}]  n={self.count}  "
             f"{self.ours:.3g} {self.unit} against {self.reference:.3g} {self.unit}"
         )
 
@@ -90,21 +101,37 @@ def compare_all(
 
     weight: how many times the work of `reference` lies in `ours`, where they are not of one size.
     """
-    *times, theirs = by_turns([*ours.values(), reference], rounds=rounds, best_of=best_of)
+    (*times, theirs), left_out = by_turns([*ours.values(), reference], rounds=rounds, best_of=best_of)
     for name, own in zip(ours, times, strict=True):
-        yield Ratio.of(name, [(mine / weight, other) for mine, other in zip(own, theirs, strict=True)])
+        pairs = [(mine / weight, other) for mine, other in zip(own, theirs, strict=True)]
+        yield Ratio.of(name, pairs, left_out=left_out)
 
 
-def by_turns(works: Sequence[Callable[[], object]], *, rounds: int, best_of: int = 1) -> list[list[float]]:
-    """Run all ways once to warm up, then by turns, the first place changing each round; return the seconds of each.
+class Turns(NamedTuple):
+    """The seconds of each way in each round that counts, and how many do not."""
 
-    best_of: how often a way is run in its turn; the best time counts, for whatever disturbs a run makes it longer.
+    seconds: list[list[float]]
+    left_out: int
+
+
+def by_turns(works: Sequence[Callable[[], object]], *, rounds: int, best_of: int = 1) -> Turns:
+    """Run all ways once to warm up, then by turns, the first place changing each round.
+
+    best_of: how often a way is run in its turn; the best time counts, for whatever disturbs a run makes it longer. A
+    round in which other machines took much of the processors' time is left out and measured again, whatever its times
+    are, but not more than a third of all rounds.
     """
     times: list[list[float]] = [[] for _ in works]
+    left_out = 0
     for work in works:
         work()
-    for turn in range(rounds):
-        for place in range(len(works)):
-            which = (turn + place) % len(works)
-            times[which].append(min(seconds(works[which]) for _ in range(best_of)))
-    return times
+    while len(times[0]) < rounds:
+        first, clock = len(times[0]), Clock.read()
+        order = [(first + place) % len(works) for place in range(len(works))]
+        taken = {which: min(seconds(works[which]) for _ in range(best_of)) for which in order}
+        if left_out < rounds / 3 and disturbed_since(clock):
+            left_out += 1
+            continue
+        for which, seconds_of_it in taken.items():
+            times[which].append(seconds_of_it)
+    return Turns(times, left_out)

@@ -53,7 +53,7 @@ def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def test_pasted_as_by_indexing(dtype: torch.dtype, layout: str, box: Box) -> None:
     x = images(6, 3, 9, 8, dtype=dtype).contiguous(memory_format=LAYOUTS[layout])
     source = torch.tensor([1, 2, 0, 4, 5, 3])
-    pasted = compiled.paste_box(x, source, **box._asdict())
+    pasted = compiled.paste_box(x, source, box)
     assert torch.equal(pasted, by_indexing(x, source, box))
     assert pasted.stride() == x.stride()
     if box.area:
@@ -70,7 +70,7 @@ def test_pasted_in_any_shape(n: int, channels: int, height: int, width: int, dat
     source = torch.tensor(data.draw(st.permutations(range(n))))
     layout = data.draw(st.sampled_from(list(LAYOUTS.values())))
     x = images(n, channels, height, width).contiguous(memory_format=layout)
-    assert torch.equal(compiled.paste_box(x, source, **box._asdict()), by_indexing(x, source, box))
+    assert torch.equal(compiled.paste_box(x, source, box), by_indexing(x, source, box))
 
 
 @pytest.mark.parametrize("kernel", ["c", "torch"])

@@ -99,6 +99,48 @@ def test_stolen_time_is_read_from_what_linux_tells(monkeypatch: pytest.MonkeyPat
     assert neighbours.stolen_since(before) == pytest.approx(0.3)
 
 
+class Host:
+    """A machine whose works take `ticks`, of which others steal some in those rounds that are named."""
+
+    def __init__(self, path: Path, *, stolen: dict[int, int], ticks: int = 100) -> None:
+        self.path, self.stolen, self.ticks, self.runs, self.lost, self.all = path, stolen, ticks, 0, 0, 0
+        self.tell()
+
+    def tell(self) -> None:
+        self.path.write_text(f"cpu  {self.all - self.lost} 0 0 0 0 0 0 {self.lost} 0 0\n")
+
+    def work(self) -> None:
+        self.all += self.ticks
+        self.lost += self.stolen.get(self.runs, 0)
+        self.runs += 1
+        self.tell()
+
+
+@pytest.mark.parametrize(
+    ("stolen", "left_out", "runs"),
+    [
+        ({}, 0, 7),
+        ({2: 3}, 1, 8),  # the second run is the first round, for the first one warms up
+        ({2: 1}, 0, 7),  # little
+        (dict.fromkeys(range(99), 50), 2, 9),  # a third of six rounds, then they count
+    ],
+)
+def test_rounds_that_other_machines_disturb_are_measured_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stolen: dict[int, int], left_out: int, runs: int
+) -> None:
+    monkeypatch.setattr(neighbours, "STAT", tmp_path / "stat")
+    host = Host(tmp_path / "stat", stolen=stolen)
+    (seconds,), told = side_by_side.by_turns([host.work], rounds=6)
+    assert (len(seconds), told, host.runs) == (6, left_out, runs)
+
+
+def test_a_ratio_tells_how_many_rounds_do_not_count() -> None:
+    some = Ratio.of("ours / theirs", [(1.0, 1.0)] * 5, left_out=2)
+    assert "n=5 (+2)" in str(some)
+    assert "| 5 (+2) |" in table([to_row(some, LIMITS) | ABOUT])
+    assert "+" not in table([to_row(ratio(1.0), LIMITS) | ABOUT])
+
+
 def test_the_docs_show_the_last_rows() -> None:
     for name, part in PAGES.items():
         shown = table([row for row in last_rows() if part in (None, row["part"])])

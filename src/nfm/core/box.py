@@ -46,16 +46,11 @@ def place_box(weight: float, centre: Sequence[float], height: int, width: int) -
     """Return the box of the share 1 - weight around `centre`, in units of the image, cut at its border."""
     half = math.sqrt(1 - weight) / 2  # in Python's numbers: for one box any library's call takes longer
 
-    def edge(middle: float, away: float, size: int) -> int:
-        return min(max(round((middle + away) * size), 0), size)
+    def edges(middle: float, size: int) -> tuple[int, int]:
+        return max(round((middle - half) * size), 0), min(round((middle + half) * size), size)
 
-    row, column = centre
-    return Box(
-        edge(row, -half, height),
-        edge(row, half, height),
-        edge(column, -half, width),
-        edge(column, half, width),
-    )
+    row, column = centre  # each from 0 to 1: no edge lies beyond the far border
+    return Box(*edges(row, height), *edges(column, width))
 
 
 def mask_of(boxes: Sequence[Box], height: int, width: int) -> Tensor:
@@ -80,12 +75,14 @@ def drawn_boxes(
     """Return what `boxes_of` does."""
     size, _, height, width = shape
     wanted = drawn_pairing(key, size, weight, alpha, beta, per_sample=per_sample, dominant=False)
-    weights = wanted.weight.tolist() if wanted.number is None else [wanted.number]
-    centres = _centres(key, size) if wanted.per_sample else [one_centre(key)]
-    boxes = tuple(place_box(*pair, height, width) for pair in zip(weights, centres, strict=True))
-    own = [1 - box.area / max(height * width, 1) for box in boxes]
-    true = torch.tensor(own, dtype=torch.float64, device="cpu") if wanted.per_sample else own[0]
-    return Pairing(wanted.partner, true), boxes
+    pixels = max(height * width, 1)
+    if wanted.number is not None:
+        box = place_box(wanted.number, one_centre(key), height, width)
+        return Pairing(wanted.partner, 1 - box.area / pixels), (box,)
+    pairs = zip(wanted.weight.tolist(), _centres(key, size), strict=True)
+    boxes = tuple(place_box(*pair, height, width) for pair in pairs)
+    own = [1 - box.area / pixels for box in boxes]
+    return Pairing(wanted.partner, torch.tensor(own, dtype=torch.float64, device="cpu")), boxes
 
 
 def _centres(key: int, count: int) -> list[list[float]]:
@@ -133,7 +130,7 @@ def _moved(x: Tensor, source: Tensor, boxes: Sequence[Box]) -> Tensor:
         return torch.where(mask_of(boxes, *x.shape[2:]).to(x.device), x[source], x)
     (box,) = boxes
     if kernel_in_use() == "c" and compiled.pastes(x):
-        return compiled.paste_box(x, source, **box._asdict())
+        return compiled.paste_box(x, source, box)
     top, bottom, left, right = box
     moved = x.clone()
     moved[:, :, top:bottom, left:right] = x[:, :, top:bottom, left:right][source]

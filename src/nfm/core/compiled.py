@@ -166,8 +166,9 @@ def pastes(x: Tensor) -> bool:
     return x.device.type == "cpu" and x.numel() > 0 and (x.is_contiguous() or _channels_last(x))
 
 
-def paste_box(x: Tensor, source: Tensor, *, top: int, bottom: int, left: int, right: int) -> Tensor:
-    """Return `x` [n, channels, height, width] with one box of x[source]."""
+def paste_box(x: Tensor, source: Tensor, box: tuple[int, int, int, int]) -> Tensor:
+    """Return `x` [n, channels, height, width] with one box (top, bottom, left, right) of x[source]."""
+    top, bottom, left, right = box
     out, team = fresh_like(x), _team_here()
     n, channels, height, width = x.shape
     planes, pixel = (channels, 1) if x.is_contiguous() else (1, channels)

@@ -98,7 +98,9 @@ class NoisyFeatureMixup(Stepped):
 
     def sites_of(self, model: nn.Module) -> dict[str, Site]:
         """Return the sites of `model` that this method mixes at, by name."""
-        root = root_of(model)
+        return self._sites_of_root(root_of(model))
+
+    def _sites_of_root(self, root: nn.Module) -> dict[str, Site]:
         sites = self._resolved.get(root)
         if sites is None:
             sites = self._resolved[root] = resolve(root, self.sites, self.inputs)
@@ -134,19 +136,20 @@ class NoisyFeatureMixup(Stepped):
         args, kwargs = as_call(x)
         size = batch_size(args, kwargs)
         root = root_of(model)
-        if draw is not None and draw.choice is not None:
-            choice = draw.choice.again(forced=True)
-        elif draw is None and acts(root):
+        earlier = None if draw is None else draw.choice
+        if earlier is None and (draw is not None or not acts(root)):
+            output, made = model(*args, **kwargs), Draw.plain(size)
+            return Outcome(mixed_loss(criterion, output, y, made.pairing), output, made)
+        sites = self._sites_of_root(root)
+        if earlier is not None:
+            choice = earlier.again(forced=True)
+        else:
             step = self.claim() if step is None else step
-            sites = self.sites_of(root)
             if self.idle:
                 return _plain_step(model, x, y, criterion=criterion, step=step, site=next(iter(sites)))
             choice = self.choose(tuple(sites), step, batch=size)
-        else:
-            output, choice = model(*args, **kwargs), None
-        if choice is not None:
-            output = forward_mixed(model, args, kwargs, choice, self.sites_of(root)[choice.site])
-        made = Draw.plain(size) if choice is None else choice.draw(size)
+        output = forward_mixed(model, args, kwargs, choice, sites[choice.site])
+        made = choice.draw(size)
         return Outcome(mixed_loss(criterion, output, y, made.pairing), output, made)
 
     def replay(self, draw: Draw) -> Callable[..., Outcome]:

@@ -16,11 +16,11 @@ from nfm.method.sites import is_feature
 
 def as_call(x: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments and keywords that `x` means: a tensor, a tuple or list of inputs, or a mapping."""
+    if isinstance(x, Tensor):
+        return (x,), {}
     if isinstance(x, Mapping):
         return (), dict(x)
-    if isinstance(x, tuple | list):
-        return tuple(x), {}
-    return (x,), {}
+    return tuple(x) if isinstance(x, tuple | list) else (x,), {}
 
 
 def batch_size(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from typing import Any
 
@@ -21,16 +22,22 @@ _ATTACHED: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # every module inside
 
 def root_of(model: nn.Module) -> nn.Module:
     """Return the network below `torch.compile` and DistributedDataParallel."""
-    if not isinstance(model, nn.Module):
-        raise AttachError(f"expected a torch.nn.Module, got {type(model).__name__}")
-    if isinstance(model, nn.DataParallel):
-        raise AttachError("nn.DataParallel is not supported: it mixes up its replicas' draws; use DDP")
-    if isinstance(model, torch.jit.ScriptModule):
-        raise AttachError("expected a Python module, got a TorchScript module, whose forward takes no hooks")
-    if isinstance(model, nn.parallel.DistributedDataParallel):
-        return root_of(model.module)
+    if _is_distributed(type(model)):  # type: ignore[arg-type]  # a class can be hashed
+        return root_of(model.module)  # type: ignore[arg-type]  # it is a module
     original = model.__dict__.get("_modules", {}).get("_orig_mod")
     return model if original is None else root_of(original)
+
+
+@functools.lru_cache(maxsize=64)  # every step asks
+def _is_distributed(kind: type) -> bool:
+    """Tell whether these are modules that wrap another one to train it distributed; refuse what cannot be mixed."""
+    if not issubclass(kind, nn.Module):
+        raise AttachError(f"expected a torch.nn.Module, got {kind.__name__}")
+    if issubclass(kind, nn.DataParallel):
+        raise AttachError("nn.DataParallel is not supported: it mixes up its replicas' draws; use DDP")
+    if issubclass(kind, torch.jit.ScriptModule):
+        raise AttachError("expected a Python module, got a TorchScript module, whose forward takes no hooks")
+    return issubclass(kind, nn.parallel.DistributedDataParallel)
 
 
 def is_compiled(model: nn.Module) -> bool:

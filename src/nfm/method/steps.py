@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import torch
+import torch.distributed as dist
 
 from nfm.randomness import check_seed, fold
 
 _LOCK = "_lock"
+_DISTRIBUTED = dist.is_available()  # a matter of how torch was built
 
 
 class Stepped:
@@ -47,5 +48,4 @@ class Stepped:
 
 def rank() -> int:
     """Return the number of this process among those that train together."""
-    distributed = torch.distributed
-    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
+    return dist.get_rank() if _DISTRIBUTED and dist.is_initialized() else 0
