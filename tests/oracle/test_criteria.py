@@ -64,6 +64,30 @@ def test_cross_entropy(pairing: Pairing, criterion) -> None:
     assert not torch.isclose(mixed_loss(criterion, output, y.flip(0), pairing), expected)
 
 
+def log_softmaxes(loss: torch.Tensor) -> int:
+    """Return how many of them the backward pass of `loss` goes through."""
+    nodes = {loss.grad_fn}
+    for _ in range(8):
+        nodes |= {before for node in nodes for before, _ in node.next_functions if before is not None}
+    return sum(node.name() == "LogSoftmaxBackward0" for node in nodes)
+
+
+def test_two_cross_entropies_share_their_log_softmax() -> None:
+    output, y = values(SIZE, 5, 3).requires_grad_(), classes(SIZE)[:, None].repeat(1, 3)
+    y[1, 2] = -100  # ignored
+    ours = mixed_loss(F.cross_entropy, output, y, PER_BATCH)
+    apart = mixed_loss(lambda output, y: F.cross_entropy(output, y), output, y, PER_BATCH)
+    check(ours, apart, output)
+    assert (log_softmaxes(ours), log_softmaxes(apart)) == (1, 2)
+    soft = F.one_hot(classes(SIZE), 5).float()  # probabilities, which are no indices
+    flat = values(SIZE, 5).requires_grad_()
+    check(
+        mixed_loss(F.cross_entropy, flat, soft, PER_BATCH),
+        mixed_loss(F.cross_entropy, flat, classes(SIZE), PER_BATCH),
+        flat,
+    )
+
+
 @PAIRINGS
 def test_two_terms_equal_cross_entropy_of_soft_targets(pairing: Pairing) -> None:
     output, y = values(SIZE, 5).requires_grad_(), classes(SIZE)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nfm.core.lasting import lasting
@@ -113,10 +114,25 @@ def mixed_loss(criterion: Criterion, output: Any, y: Any, pairing: Pairing) -> T
         return _mixed_loss_per_sample(criterion, output, y, pairing)
     if weight == 1:
         return criterion(output, y)
-    other = criterion(output, partners_of(y, pairing))
-    return (
-        other if weight == 0 else torch.lerp(other, criterion(output, y), weight)
-    )  # one operation, not three
+    others = partners_of(y, pairing)
+    if weight == 0:
+        return criterion(output, others)
+    criterion, output = _shared(criterion, output, y)
+    return torch.lerp(criterion(output, others), criterion(output, y), weight)  # one operation, not three
+
+
+def _shared(criterion: Criterion, output: Any, y: Any) -> tuple[Criterion, Any]:
+    """Return what two cross-entropies of one output have in common, done once: of many classes, the biggest tensor.
+
+    The cross-entropy of class indices is the negative log-likelihood of a log-softmax.
+    """
+    if criterion is F.cross_entropy and isinstance(output, Tensor) and output.ndim > 1 and _are_classes(y):
+        return F.nll_loss, F.log_softmax(output, 1)
+    return criterion, output
+
+
+def _are_classes(y: Any) -> bool:
+    return isinstance(y, Tensor) and not y.is_floating_point()
 
 
 def _check_labels(y: Any, size: int) -> None:

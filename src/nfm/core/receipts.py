@@ -5,7 +5,9 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 
-_OPEN: weakref.WeakValueDictionary[int, Receipt] = weakref.WeakValueDictionary()  # by serial number
+_OPEN: dict[
+    int, weakref.ref[Receipt]
+] = {}  # by serial number; a WeakValueDictionary takes longer, and every step asks
 
 
 class Receipt:
@@ -13,12 +15,13 @@ class Receipt:
 
     def __init__(self, serial: int, *, runs: int = 0, shape: tuple[int, ...] = ()) -> None:
         self.runs, self.shape = runs, shape
-        _OPEN[serial] = self
+        _OPEN[serial] = weakref.ref(self, lambda _: _OPEN.pop(serial, None))
 
 
 def stamp(serial: int, shape: Sequence[int]) -> None:
     """Note a run on a feature of `shape` for the choice of this serial number, if it is still there."""
-    receipt = _OPEN.get(serial)
+    held = _OPEN.get(serial)
+    receipt = None if held is None else held()
     if receipt is not None:
         receipt.runs += 1
         receipt.shape = tuple(shape)
