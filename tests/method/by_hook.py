@@ -39,6 +39,13 @@ def step_by_hook(net: nn.Module, x: Any, y: Tensor, draw: nfm.Draw, criterion: C
     output = net(**x) if isinstance(x, Mapping) else net(x)
     if handle is not None:
         handle.remove()
+    return loss_by_hand(output, y, draw, criterion)
+
+
+def loss_by_hand(output: Any, y: Tensor, draw: nfm.Draw, criterion: Criterion = F.cross_entropy) -> Tensor:
+    """Return the mixed loss; two cross-entropies have one log-softmax."""
+    if criterion is F.cross_entropy:
+        output, criterion = F.log_softmax(output, 1), F.nll_loss
     weight = float(draw.weight)
     return weight * criterion(output, y) + (1 - weight) * criterion(output, y[draw.partner])
 
