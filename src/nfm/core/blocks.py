@@ -28,6 +28,7 @@ SMALL = 2**20  # elements of a feature whose noises are drawn as one block
 BLOCK, BIG_BLOCK = 2**16, 2**18  # elements: small ones wait for Python's lock, big ones leave the cache
 BLOCKS = 8  # that a feature is cut into, if they are of such a size
 BLOCKS_A_THREAD = 4  # fewer are done sooner by one thread
+LONG = 2**14  # elements of an example that is mixed by itself: several at once are copied first
 HALF = (torch.float16, torch.bfloat16)
 
 Index = tuple[int | slice, ...]
@@ -208,6 +209,10 @@ def _mixer(
         if isinstance(rows, int):
             np.multiply(source[(order[rows], *inner)], other[rows], out=theirs)
             np.multiply(source[block.at], own[rows], out=out)
+        elif theirs[0].size >= LONG:
+            for place, row in enumerate(range(rows.start, rows.stop)):
+                np.multiply(source[order[row]], other[row], out=theirs[place])
+                np.multiply(source[row], own[row], out=out[place])
         else:
             each = (-1, *[1] * (out.ndim - 1))
             _take(source, order[rows], theirs)
