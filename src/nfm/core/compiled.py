@@ -59,6 +59,14 @@ class _Pasting(ctypes.Structure):
     )  # fmt: skip
 
 
+class _Levels(ctypes.Structure):
+    _fields_ = (
+        ("out", ctypes.c_void_p), ("input", ctypes.c_void_p), ("keys", ctypes.c_void_p), ("table", ctypes.c_void_p),
+        ("examples", ctypes.c_int64), ("size", ctypes.c_int64), ("threads", ctypes.c_int32), ("next", ctypes.c_int64),
+        ("team", ctypes.c_void_p),
+    )  # fmt: skip
+
+
 def digest(source: bytes) -> int:
     """Return the number by which a library knows its source; the build passes it to the compiler."""
     return int.from_bytes(hashlib.sha256(source).digest()[:8], "little")
@@ -87,6 +95,8 @@ def _library() -> ctypes.CDLL:
     library.nfm_mix_noise.restype = None
     library.nfm_paste_box.argtypes = [ctypes.POINTER(_Pasting)]
     library.nfm_paste_box.restype = None
+    library.nfm_draw_levels.argtypes = [ctypes.POINTER(_Levels)]
+    library.nfm_draw_levels.restype = None
     library.nfm_fill.argtypes = [
         ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64,
     ]  # fmt: skip
@@ -178,6 +188,18 @@ def paste_box(x: Tensor, source: Tensor, box: tuple[int, int, int, int]) -> Tens
         top, bottom, left * pixel, right * pixel, _threads(x, MIXED_A_THREAD, team), 0, team,
     )  # fmt: skip
     _library().nfm_paste_box(ctypes.byref(job))
+    return out
+
+
+def draw_levels(pixels: Tensor, keys: Tensor, table: Tensor) -> Tensor:
+    """Return new levels of `pixels`, uint8 [n, ...], drawn by `keys` [n] from an alias table, int32 [256 * 256]."""
+    pixels, keys, team = pixels.contiguous(), keys.contiguous(), _team_here()
+    out = torch.empty_like(pixels)
+    job = _Levels(
+        out.data_ptr(), pixels.data_ptr(), keys.data_ptr(), table.data_ptr(), len(keys),
+        pixels.numel() // len(keys), _threads(pixels, NOISY_A_THREAD, team), 0, team,
+    )  # fmt: skip
+    _library().nfm_draw_levels(ctypes.byref(job))
     return out
 
 

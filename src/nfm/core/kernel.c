@@ -5,7 +5,8 @@
    Doty-Humphrey 2010), which draw its words; sums and shifts only, which every compiler turns into vectors. So any
    split over threads, any order of memory and any machine gives the same bits: there is no fused multiply-add
    (-ffp-contract=off), no libm, and nothing but IEEE additions, products, quotients and square roots in a fixed
-   order. The sums are those of nfm/core/mixing.py and noise.py, in the same order too. */
+   order. The sums are those of nfm/core/mixing.py and noise.py, in the same order too. Beside it: pasted boxes, and
+   pixels whose new level is drawn from a table. */
 
 #include <pthread.h>
 #include <stdint.h>
@@ -60,6 +61,17 @@ struct pasting { /* as in nfm/core/compiled.py */
     const int64_t *source; /* [examples] whose box is pasted */
     int64_t examples, planes, rows, row; /* planes of an example, rows of a plane, bytes of a row */
     int64_t top, bottom, left, right; /* the box: rows of a plane, bytes of a row, ends excluded */
+    int32_t threads;
+    int64_t next;
+    team team;
+};
+
+struct levels { /* as in nfm/core/compiled.py */
+    uint8_t *out;
+    const uint8_t *in;
+    const uint64_t *keys; /* [examples] */
+    const int32_t *table; /* [256 * 256] for an old level and a column: threshold << 8 | (column ^ alias) */
+    int64_t examples, size;
     int32_t threads;
     int64_t next;
     team team;
@@ -434,6 +446,43 @@ static void paste_all(void *argument) {
 }
 
 EXPORT void nfm_paste_box(struct pasting *job) { in_threads(paste_all, job, job->threads, job->team); }
+
+/* --- levels of pixels: one look-up in an alias table each, as nfm/evaluate/corruptions/laws.py has it ------------ */
+
+#define WHOLE_BITS 23 /* of a draw, as in nfm/evaluate/keyed.py, whose words these are: SplitMix64 of key and place */
+
+INLINE uint64_t split_mix(uint64_t z) {
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+VECTORISED static void draw_levels(const struct levels *job, int64_t example) {
+    uint32_t words[CHUNK];
+    const uint8_t *in = job->in + example * job->size;
+    uint8_t *out = job->out + example * job->size;
+    for (int64_t first = 0; first < job->size; first += CHUNK) {
+        const int64_t left = job->size - first, count = left < CHUNK ? left : CHUNK;
+        for (int64_t pair = 0; pair < (count + 1) / 2; pair++) {
+            const uint64_t place = (uint64_t)(first / 2 + pair + 1);
+            const uint64_t both = split_mix(job->keys[example] + place * 0x9E3779B97F4A7C15u);
+            memcpy(words + 2 * pair, &both, sizeof both);
+        }
+        for (int64_t i = 0; i < count; i++) {
+            const int32_t drawn = (int32_t)(words[i] & ((1u << WHOLE_BITS) - 1)); /* coin << 8 | column */
+            const int32_t found = job->table[in[first + i] << 8 | (drawn & 255)];
+            out[first + i] = (uint8_t)(((found - drawn) >> 31 & found) ^ drawn); /* a branch would be guessed wrong */
+        }
+    }
+}
+
+static void draw_all_levels(void *argument) {
+    struct levels *job = argument;
+    for (int64_t example; (example = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED)) < job->examples;)
+        draw_levels(job, example);
+}
+
+EXPORT void nfm_draw_levels(struct levels *job) { in_threads(draw_all_levels, job, job->threads, job->team); }
 
 /* --- values alone -------------------------------------------------------------------------------------------- */
 

@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nfm.core import compiled
+from nfm.core.kernel import kernel_in_use
 from nfm.evaluate.keyed import WHOLE_BITS, Stream
 
 LEVELS = 256
@@ -42,6 +44,13 @@ def impulse_noise(pixels: Tensor, stream: Stream, share: float) -> Tensor:
 
 def _draw(pixels: Tensor, stream: Stream, table: Tensor) -> Tensor:
     """Return for each value the column that 8 bits of its draw choose, or, if the coin says so, its alias."""
+    if pixels.device.type == "cpu" and kernel_in_use() == "c":
+        return compiled.draw_levels(pixels, stream.keys, table)
+    return draw_readably(pixels, stream, table)
+
+
+def draw_readably(pixels: Tensor, stream: Stream, table: Tensor) -> Tensor:
+    """Do it with torch's own operations: for other devices, and the oracle of the compiled kernel, bit for bit."""
     drawn = stream.whole(pixels.shape[1:])  # coin << 8 | column
     place = pixels.to(torch.int32).bitwise_left_shift_(8).bitwise_or_(drawn & (LEVELS - 1))
     found = table.to(pixels.device).index_select(0, place.flatten()).view_as(place)
