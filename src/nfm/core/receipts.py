@@ -5,9 +5,8 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 
-_OPEN: dict[
-    int, weakref.ref[Receipt]
-] = {}  # by serial number; a WeakValueDictionary takes longer, and every step asks
+# By serial number. A WeakValueDictionary takes longer, and every step asks.
+_OPEN: dict[int, weakref.ref[Receipt]] = {}
 
 
 class Receipt:
