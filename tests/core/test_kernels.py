@@ -346,7 +346,7 @@ def test_no_feature_ends_threads_that_torch_keeps() -> None:
 
 
 def test_an_error_in_a_thread_reaches_the_caller() -> None:
-    def work(scratch: object, number: int, block: object) -> None:
+    def work(number: int, block: object) -> None:
         if number == 5:
             raise ValueError("block 5")
 

@@ -1,7 +1,7 @@
 """Mix and noise without a compiler, fast: threads over blocks that stay in cache, little made besides the output.
 
-A block is a run of elements: a part of one example, or a few whole ones. A thread takes a block, mixes it with those of
-the partners, perturbs it with its noise, and writes the result; the values do not depend on the number of threads. The
+A block is a run of elements: a part of one example, or a few whole ones. A thread takes a block, draws its noise, mixes
+it with those of the partners, and writes the result; the values do not depend on the number of threads. The
 sums are those of ``mixing`` and ``noise``, which are the oracle: both give the same bits. They are done by numpy on the
 memory of the tensors: it makes views sooner, and never starts threads of its own.
 """
@@ -13,12 +13,11 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nfm.core.mixing import Pairing
@@ -31,7 +30,7 @@ BLOCKS_A_THREAD = 4  # fewer are done sooner by one thread
 LONG = 2**14  # elements of an example that is mixed by itself: several at once are copied first
 HALF = (torch.float16, torch.bfloat16)
 
-Index = tuple[int | slice, ...]
+Index = tuple[Any, ...]  # whole numbers, a range, or in the first place an array of examples
 Item = TypeVar("Item")
 Values = NDArray[Any]  # float32, or float64 where the feature is
 
@@ -78,49 +77,16 @@ def _ranges(rows: int, most: int) -> Iterator[tuple[int, int]]:
     return itertools.pairwise(edges)
 
 
-class Scratch:
-    """The small buffers of one thread: fresh memory for each block would cost more than the sums."""
-
-    def __init__(self) -> None:
-        self._buffers: dict[tuple[str, np.dtype[Any]], Values] = {}
-
-    def take(self, name: str, shape: tuple[int, ...], dtype: DTypeLike = np.float32) -> Values:
-        """Return the buffer `name` as a contiguous array of `shape`; what it held is lost."""
-        count, key = math.prod(shape), (name, np.dtype(dtype))
-        buffer = self._buffers.get(key)
-        if buffer is None or len(buffer) < count:
-            buffer = self._buffers[key] = np.empty(count, dtype)
-        return buffer[:count].reshape(shape)
-
-
-_IDLE: list[Scratch] = []  # for the next call, one a thread: one to three blocks, up to 1 MiB each
-
-
-@contextmanager
-def _scratch() -> Iterator[Scratch]:
-    try:
-        scratch = _IDLE.pop()
-    except IndexError:
-        scratch = Scratch()
-    try:
-        yield scratch
-    finally:
-        _IDLE.append(scratch)
-
-
-def in_threads(work: Callable[[Scratch, int, Item], object], items: Sequence[Item]) -> None:
+def in_threads(work: Callable[[int, Item], object], items: Sequence[Item]) -> None:
     """Let up to `torch.get_num_threads()` threads take numbered items from one pile; they end with the call."""
     pile = iter(enumerate(items))
     errors: list[BaseException] = []
 
     def take() -> None:
         try:
-            with (
-                torch.inference_mode(),
-                _scratch() as scratch,
-            ):  # a new thread knows nothing of the caller's mode
+            with torch.inference_mode():  # a new thread knows nothing of the caller's mode
                 for number, item in pile:
-                    work(scratch, number, item)
+                    work(number, item)
         except BaseException as error:
             errors.append(error)
 
@@ -135,8 +101,9 @@ def in_threads(work: Callable[[Scratch, int, Item], object], items: Sequence[Ite
         raise errors[0]
 
 
-# The additive noise and the multiplicative factor of a block, None where there is none
-Noises = Callable[[Scratch, int, Block], tuple[Values | None, Values | None]]
+# The additive noise and the multiplicative factor of a block, None where there is none; the noise may be drawn into the
+# memory that is given, that of the block's output
+Noises = Callable[[int, Block, Values], tuple[Values | None, Values | None]]
 
 
 def mix_noise(x: Tensor, pairing: Pairing, noises: Noises) -> Tensor:
@@ -144,48 +111,30 @@ def mix_noise(x: Tensor, pairing: Pairing, noises: Noises) -> Tensor:
     if x.dtype in HALF:  # added up in float32
         return mix_noise(x.float(), pairing, noises).to(x.dtype)
     out = fresh_like(x)
-    target, mix = out.numpy(), _mixer(x.detach().numpy(), pairing, x.dtype, transposed=False)
+    target, mix = out.numpy(), _mixer(x.detach().numpy(), None, pairing, x.dtype, transposed=False)
 
-    def work(scratch: Scratch, number: int, block: Block) -> None:
+    def work(number: int, block: Block) -> None:
         h = target[block.at]
-        mix(h, block, scratch)
-        add, factor = noises(scratch, number, block)
+        add, factor = noises(number, block, h)
+        mixed = h if add is None else np.empty(block.shape, h.dtype)
+        mix(mixed, block)
         if factor is not None:
-            np.multiply(h, factor, out=h)
+            np.multiply(mixed, factor, out=mixed)
         if add is not None:
-            np.add(h, add, out=h)
+            np.add(mixed, add, out=h)
 
     in_threads(work, _blocks_to_mix(x))
     return out
 
 
-def mix_noise_transposed(g: Tensor, pairing: Pairing, noises: Noises | None, memory: Tensor | None) -> Tensor:
-    """Return the gradient of x for the gradient `g` of the output; `noises` None stands for no factors.
-
-    memory: float32 [elements], whose values are lost, for `g` times the factors; None asks for some.
-    """
+def mix_noise_transposed(g: Tensor, pairing: Pairing, factor: Values | None) -> Tensor:
+    """Return the gradient of x for the gradient `g` of the output; the factors of all elements broadcast against it."""
     if g.dtype in HALF:
-        return mix_noise_transposed(g.float(), pairing, noises, memory).to(g.dtype)
-    scaled = g.detach().numpy() if noises is None else _scaled(g, noises, memory)
+        return mix_noise_transposed(g.float(), pairing, factor).to(g.dtype)
     out = fresh_like(g)
-    target, mix = out.numpy(), _mixer(scaled, pairing, g.dtype, transposed=True)
-    in_threads(lambda scratch, _, block: mix(target[block.at], block, scratch), _blocks_to_mix(g))
+    target, mix = out.numpy(), _mixer(g.detach().numpy(), factor, pairing, g.dtype, transposed=True)
+    in_threads(lambda _, block: mix(target[block.at], block), _blocks_to_mix(g))
     return out
-
-
-def _scaled(g: Tensor, noises: Noises, memory: Tensor | None) -> Values:
-    """Return `g` times the factors: a mixture takes every block twice, and each is drawn once."""
-    if memory is None or memory.dtype != g.dtype:
-        memory = fresh_like(torch.empty(g.numel(), dtype=g.dtype, device="cpu"))
-    source, scaled = g.detach().numpy(), memory[: g.numel()].view(g.shape).numpy()
-
-    def work(scratch: Scratch, number: int, block: Block) -> None:
-        _, factor = noises(scratch, number, block)
-        assert factor is not None
-        np.multiply(source[block.at], factor, out=scaled[block.at])
-
-    in_threads(work, _blocks_to_mix(g))
-    return scaled
 
 
 def _blocks_to_mix(x: Tensor) -> tuple[Block, ...]:
@@ -193,38 +142,47 @@ def _blocks_to_mix(x: Tensor) -> tuple[Block, ...]:
 
 
 def _mixer(
-    source: Values, pairing: Pairing, dtype: torch.dtype, *, transposed: bool
-) -> Callable[[Values, Block, Scratch], None]:
-    """Return what writes a block of `mix` of `source`, or of its transposed: own part * h + (other part * h)[order]."""
+    source: Values, factor: Values | None, pairing: Pairing, dtype: torch.dtype, *, transposed: bool
+) -> Callable[[Values, Block], None]:
+    """Return what writes a block of `mix` of h = source * factor, or of its transposed.
+
+    Either is own part * h + (other part * h)[order].
+    """
+
+    def h_at(index: Index, out: Values) -> Values:
+        if factor is None:
+            return source[index]
+        return np.multiply(source[index], factor[narrowed(index, factor)], out=out)
+
     if pairing.unmixed:
-        return lambda out, block, _: np.copyto(out, source[block.at])
+        return lambda out, block: np.copyto(out, h_at(block.at, out))
     order = (pairing.inverse if transposed else pairing.partner).numpy()
     own, other = (np.broadcast_to(part.numpy(), order.shape) for part in pairing.parts(dtype))
     if transposed:
         other = other[order]
 
-    def mix(out: Values, block: Block, scratch: Scratch) -> None:
-        theirs = scratch.take("add", block.shape, source.dtype)  # the noise comes after it
-        rows, *inner = block.at
-        if isinstance(rows, int):
-            np.multiply(source[(order[rows], *inner)], other[rows], out=theirs)
-            np.multiply(source[block.at], own[rows], out=out)
-        elif theirs[0].size >= LONG:
-            for place, row in enumerate(range(rows.start, rows.stop)):
-                np.multiply(source[order[row]], other[row], out=theirs[place])
-                np.multiply(source[row], own[row], out=out[place])
-        else:
-            each = (-1, *[1] * (out.ndim - 1))
-            _take(source, order[rows], theirs)
-            np.multiply(theirs, other[rows].reshape(each), out=theirs)
-            np.multiply(source[block.at], own[rows].reshape(each), out=out)
+    def mix_at(index: Index, out: Values) -> None:
+        rows, *inner = index
+        each = (-1, *[1] * (out.ndim - 1)) if isinstance(rows, slice) else ()
+        theirs = np.empty_like(out)
+        np.multiply(h_at((order[rows], *inner), theirs), other[rows].reshape(each), out=theirs)
+        np.multiply(h_at(index, out), own[rows].reshape(each), out=out)
         np.add(out, theirs, out=out)
+
+    def mix(out: Values, block: Block) -> None:
+        rows = block.at[0]
+        if isinstance(rows, slice) and out[0].size >= LONG:
+            for place, row in enumerate(range(rows.start, rows.stop)):
+                mix_at((row,), out[place])
+        else:
+            mix_at(block.at, out)
 
     return mix
 
 
-def _take(source: Values, rows: Values, out: Values) -> None:
-    if source.flags.c_contiguous:
-        np.take(source, rows, axis=0, out=out, mode="clip")  # "raise" would copy the output
-    else:  # which would copy the source
-        np.copyto(out, source[rows])
+def narrowed(index: Index, noise: Values) -> Index:
+    """Return the index of a block in a noise that has one value for the whole of some axes."""
+    return tuple(
+        part if noise.shape[axis] > 1 else (0 if isinstance(part, int) else slice(None))
+        for axis, part in enumerate(index)
+    )

@@ -56,7 +56,7 @@ def forget() -> None:
 
 @contextmanager
 def taken(plan: NoisePlan, shape: tuple[int, ...]) -> Iterator[Tensor | None]:
-    """Lend the factors of `plan`, if they were kept, to be written over, too, and forget them."""
+    """Lend the factors of `plan`, if they were kept, and forget them."""
     factors = _KEPT.last.pop((plan.linear_part(), shape), None)
     yield factors
     if factors is not None:

@@ -12,8 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nfm.randomness import torch_generator
-
 Values = NDArray[np.float32]
 
 
@@ -30,26 +28,45 @@ class Law:
 
 
 def _gaussian_block(out: Values, key: int, level: float) -> None:
-    torch.from_numpy(out).normal_(0, level, generator=torch_generator(key))
+    """Make two values of two words, by Box and Muller's formula: radius * cos(angle) and radius * sin(angle)."""
+    if out.size % 2:
+        pairs = np.empty(out.size + 1, np.float32)
+        _gaussian_block(pairs, key, level)
+        np.copyto(out, pairs[:-1].reshape(out.shape))
+        return
+    words, flat = _words(key, out.size), out.reshape(-1)
+    words[: out.size // 2] |= 1  # none is 0, whose logarithm is infinite
+    np.copyto(flat, words, casting="unsafe")
+    radius, angle = np.split(flat, 2)
+    np.abs(radius, out=radius)
+    np.multiply(radius, np.float32(2**-31), out=radius)  # uniform in (0, 1]
+    np.log(radius, out=radius)
+    np.multiply(radius, np.float32(-2 * level**2), out=radius)
+    np.sqrt(radius, out=radius)
+    np.multiply(angle, np.float32(math.pi * 2**-31), out=angle)
+    cosine, sine = np.split(words.view(np.float32), 2)  # nobody needs the words any more, but their memory
+    np.cos(angle, out=cosine)
+    np.sin(angle, out=sine)
+    np.multiply(radius, sine, out=angle)
+    np.multiply(radius, cosine, out=radius)
 
 
 def _uniform_block(out: Values, key: int, level: float) -> None:
-    """Take the words of numpy's SFC64, which is faster than torch's generator."""
-    np.copyto(out, _words(key, out), casting="unsafe")
+    np.copyto(out, _words(key, out.size).reshape(out.shape), casting="unsafe")
     np.multiply(out, np.float32(level * 2**-31), out=out)
 
 
 def _rademacher_block(out: Values, key: int, level: float) -> None:
-    signs = _words(key, out) >> 31 | 1
+    signs = _words(key, out.size).reshape(out.shape) >> 31 | 1
     np.multiply(signs, np.float32(level), out=out, casting="unsafe")
 
 
-def _words(key: int, like: Values) -> NDArray[Any]:
-    """Return random whole numbers of 32 bits in the shape of `like`."""
+def _words(key: int, count: int) -> NDArray[Any]:
+    """Return random whole numbers of 32 bits, by numpy's SFC64, which is faster than torch's generator."""
     pairs = np.random.Generator(np.random.SFC64(key)).integers(
-        -(2**63), 2**63 - 1, size=(like.size + 1) // 2, dtype=np.int64, endpoint=True
+        -(2**63), 2**63 - 1, size=(count + 1) // 2, dtype=np.int64, endpoint=True
     )
-    return pairs.view(np.int32)[: like.size].reshape(like.shape)
+    return pairs.view(np.int32)[:count]
 
 
 LAWS: dict[str, Law] = {

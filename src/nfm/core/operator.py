@@ -192,8 +192,8 @@ def _transposed(
     if drawn_at_once(plan, shape):
         with whole_factors_of(plan, shape) as factor:
             return whole.mix_noise_transposed(wide(g), pairing, factor).to(g.dtype)
-    with factors_of(plan, shape) as (factors, memory):
-        return blocks.mix_noise_transposed(g, pairing, factors, memory)
+    with factors_of(plan, shape) as factor:
+        return blocks.mix_noise_transposed(g, pairing, factor)
 
 
 def linear_part(numbers: Tensor) -> Tensor:

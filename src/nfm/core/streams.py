@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from nfm.core import compiled, kept
-from nfm.core.blocks import BLOCK, Block, Index, Noises, Scratch, Values, blocks_of, in_threads, is_small
+from nfm.core.blocks import BLOCK, Block, Noises, Values, blocks_of, in_threads, is_small, narrowed
 from nfm.core.kernel import kernel_in_use
 from nfm.core.laws import LAWS
 from nfm.core.noise_plan import NoisePlan, Source
+from nfm.core.pages import fresh_like
 from nfm.randomness import passing_generator, torch_generator
 
 CPU = torch.device("cpu")
@@ -37,7 +38,7 @@ def draw_source(source: Source, shape: tuple[int, ...], device: torch.device) ->
 def _fill_compiled(values: Tensor, source: Source) -> Tensor:
     flat, size = values.view(-1), math.prod(values.shape[1:])
     in_threads(
-        lambda _, __, first: compiled.fill(flat[first : first + BLOCK], source, size=size, first=first),
+        lambda _, first: compiled.fill(flat[first : first + BLOCK], source, size=size, first=first),
         range(0, len(flat), BLOCK),
     )
     return values
@@ -46,7 +47,7 @@ def _fill_compiled(values: Tensor, source: Source) -> Tensor:
 def _fill_blocks(values: Tensor, source: Source) -> Tensor:
     seeds, whole = _seeds(source.key, tuple(values.shape)), values.numpy()
     in_threads(
-        lambda _, number, block: _fill(whole[block.at], source, seeds[number]), blocks_of(tuple(values.shape))
+        lambda number, block: _fill(whole[block.at], source, seeds[number]), blocks_of(tuple(values.shape))
     )
     return values
 
@@ -102,22 +103,25 @@ def noises_of(plan: NoisePlan, shape: tuple[int, ...]) -> Noises:
 
 
 @contextmanager
-def factors_of(plan: NoisePlan, shape: tuple[int, ...]) -> Iterator[tuple[Noises | None, Tensor | None]]:
-    """Lend what tells the factors of a block again, for the backward pass, and memory of that size to write to.
-
-    None stands for no factors, and for no memory.
-    """
+def factors_of(plan: NoisePlan, shape: tuple[int, ...]) -> Iterator[Values | None]:
+    """Lend the factors of a feature again, for the backward pass, in a shape that broadcasts; None: there are none."""
     plan = plan.linear_part()
     if plan.mult is None:
-        yield None, None
+        yield None
     elif kernel_in_use() == "c" or not plan.fine(shape):
-        yield _drawn_before(plan, shape), None
+        yield _drawn_at_once(plan, shape)[1]
     else:
         with kept.taken(plan, shape) as factors:
             if factors is None:
-                yield _drawn_by_block(plan, shape, None), None
-            else:
-                yield lambda _, __, block: (None, _part(factors, block)), factors
+                factors = _factors_by_block(plan, shape)
+            yield factors[: math.prod(shape)].view(shape).numpy()
+
+
+def _factors_by_block(plan: NoisePlan, shape: tuple[int, ...]) -> Tensor:
+    factors = fresh_like(torch.empty(math.prod(shape), dtype=torch.float32, device=CPU))
+    noises = _drawn_by_block(plan, shape, factors)
+    in_threads(lambda number, block: noises(number, block, _part(factors, block)), blocks_of(shape))
+    return factors
 
 
 def _part(flat: Tensor, block: Block) -> Values:
@@ -129,13 +133,15 @@ def _drawn_by_block(plan: NoisePlan, shape: tuple[int, ...], factors: Tensor | N
     """Draw the values of a block when it comes; its factors into `factors` [elements], if there is such."""
     seeds = functools.cache(lambda key: _seeds(key, shape))
 
-    def noises(scratch: Scratch, number: int, block: Block) -> tuple[Values | None, Values | None]:
-        def values(source: Source) -> Values:
+    def noises(number: int, block: Block, h: Values) -> tuple[Values | None, Values | None]:
+        def memory(source: Source) -> Values:
             if factors is not None and source is plan.mult:
-                return _fill(_part(factors, block), source, seeds(source.key)[number])
-            return _fill(scratch.take(plan.role(source), block.shape), source, seeds(source.key)[number])
+                return _part(factors, block)
+            if source is plan.add and h.dtype == np.float32 and h.flags.c_contiguous:
+                return h
+            return np.empty(block.shape, np.float32)
 
-        add, mult = plan.draw(values)
+        add, mult = plan.draw(lambda source: _fill(memory(source), source, seeds(source.key)[number]))
         return add, None if mult is None else np.add(mult, 1, out=mult)
 
     return noises
@@ -143,19 +149,15 @@ def _drawn_by_block(plan: NoisePlan, shape: tuple[int, ...], factors: Tensor | N
 
 def _drawn_before(plan: NoisePlan, shape: tuple[int, ...]) -> Noises:
     """Draw everything at once: values that many elements share, and those of the compiled kernel."""
-    add, mult = plan.draw(lambda source: draw_source(source, plan.shape(shape), CPU).numpy())
-    factor = None if mult is None else np.add(mult, 1, out=mult)
+    drawn = _drawn_at_once(plan, shape)
 
-    def noises(_: Scratch, __: int, block: Block) -> tuple[Values | None, Values | None]:
-        parts = (None if noise is None else noise[_narrowed(block.at, noise)] for noise in (add, factor))
+    def noises(_: int, block: Block, __: Values) -> tuple[Values | None, Values | None]:
+        parts = (None if noise is None else noise[narrowed(block.at, noise)] for noise in drawn)
         return next(parts), next(parts)
 
     return noises
 
 
-def _narrowed(index: Index, noise: Values) -> Index:
-    """Return the index of a block in a noise that has one value for the whole of some axes."""
-    return tuple(
-        part if noise.shape[axis] > 1 else (0 if isinstance(part, int) else slice(None))
-        for axis, part in enumerate(index)
-    )
+def _drawn_at_once(plan: NoisePlan, shape: tuple[int, ...]) -> tuple[Values | None, Values | None]:
+    add, mult = plan.draw(lambda source: draw_source(source, plan.shape(shape), CPU).numpy())
+    return add, None if mult is None else np.add(mult, 1, out=mult)

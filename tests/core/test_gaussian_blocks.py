@@ -1,0 +1,47 @@
+"""Gaussian values without a compiler: Box and Muller's formula on the words of a generator, finite for every word."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from nfm.core import laws
+
+KEY, LEVEL = 11, 0.4
+
+
+def drawn(size: int) -> NDArray[np.float32]:
+    out = np.full(size, np.nan, np.float32)
+    laws.LAWS["gaussian"].fill_block(out, KEY, LEVEL)
+    return out
+
+
+def by_formula(size: int, level: float = LEVEL) -> NDArray[np.float64]:
+    """Return what the words of the key give in double precision: radius * cos(angle), then radius * sin(angle)."""
+    words = (np.random.SFC64(KEY).random_raw(size // 2) ^ np.uint64(2**63)).view(
+        np.int32
+    )  # counted from -2**63
+    first, second = np.split(words.astype(np.float64), 2)
+    radius = level * np.sqrt(-2 * np.log(np.abs(first) / 2**31))
+    angle = np.pi * second / 2**31
+    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])
+
+
+@pytest.mark.parametrize("size", [2, 1000, 2**18])
+def test_values_are_those_of_the_formula(size: int) -> None:
+    np.testing.assert_allclose(drawn(size), by_formula(size), atol=1e-5)  # small radii have few digits
+    assert np.abs(drawn(size) - by_formula(size, level=1.01 * LEVEL)).max() > 1e-4
+
+
+def test_an_odd_number_of_values_lacks_the_last_of_one_more() -> None:
+    assert np.array_equal(drawn(999), drawn(1000)[:-1])
+    assert not np.array_equal(drawn(999), drawn(1000)[1:])
+
+
+@pytest.mark.parametrize("word", [0, 1, -1, 2**31 - 1, -(2**31)])
+def test_every_word_gives_a_finite_value(word: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(laws, "_words", lambda key, count: np.full(count, word, np.int32))
+    values = drawn(64)
+    assert np.isfinite(values).all()
+    assert np.abs(values).max() < 7 * LEVEL
