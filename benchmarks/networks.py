@@ -62,9 +62,17 @@ def sgd(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
 
 
-def training(model: nn.Module, loss: Loss, *, steps: int, batch: tuple[Tensor, Tensor] | None = None) -> Work:
+def training(
+    model: nn.Module,
+    loss: Loss,
+    *,
+    steps: int,
+    batch: tuple[Tensor, Tensor] | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+) -> Work:
     """Return `steps` training steps of `model` on one batch, by default of the size of CIFAR-10's."""
-    optimizer = sgd(model)
+    if optimizer is None:
+        optimizer = sgd(model)
     x, y = batch or random_batch()
 
     def run() -> None:

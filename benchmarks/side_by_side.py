@@ -117,21 +117,33 @@ class Turns(NamedTuple):
 def by_turns(works: Sequence[Callable[[], object]], *, rounds: int, best_of: int = 1) -> Turns:
     """Run all ways once to warm up, then by turns, the first place changing each round.
 
-    best_of: how often a way is run in its turn; the best time counts, for whatever disturbs a run makes it longer. A
-    round in which other machines took much of the processors' time is left out and measured again, whatever its times
-    are, but not more than a third of all rounds.
+    best_of: how often a way is run in its turn; the best time counts, for whatever disturbs a run makes it longer.
     """
-    times: list[list[float]] = [[] for _ in works]
-    left_out = 0
+
+    def round_of(number: int) -> list[float]:
+        places = range(len(works))
+        order = [(number + place) % len(works) for place in places]
+        taken = {which: min(seconds(works[which]) for _ in range(best_of)) for which in order}
+        return [taken[which] for which in places]
+
     for work in works:
         work()
-    while len(times[0]) < rounds:
-        first, clock = len(times[0]), Clock.read()
-        order = [(first + place) % len(works) for place in range(len(works))]
-        taken = {which: min(seconds(works[which]) for _ in range(best_of)) for which in order}
+    return counted(round_of, rounds=rounds)
+
+
+def counted(round_of: Callable[[int], list[float]], *, rounds: int) -> Turns:
+    """Measure until `rounds` count; `round_of` tells the seconds of each way in the round of a number.
+
+    A round in which other machines took much of the processors' time is left out and measured again, whatever its times
+    are, but not more than a third of all rounds.
+    """
+    measured: list[list[float]] = []
+    left_out = 0
+    while len(measured) < rounds:
+        clock = Clock.read()
+        taken = round_of(len(measured))
         if left_out < rounds / 3 and disturbed_since(clock):
             left_out += 1
-            continue
-        for which, seconds_of_it in taken.items():
-            times[which].append(seconds_of_it)
-    return Turns(times, left_out)
+        else:
+            measured.append(taken)
+    return Turns([list(times) for times in zip(*measured, strict=True)], left_out)

@@ -24,14 +24,20 @@ mallinfo2.restype = Told
 
 print(keep_freed_memory() if sys.argv[1] == "kept" else "as-it-was")
 before = mallinfo2()
-piece = torch.ones(6 * 2**20)  # 24 MiB
+piece = torch.ones(12 * 2**20)  # 48 MiB
 during = mallinfo2()
 del piece
 print(during.hblkhd - before.hblkhd)  # bytes mapped on their own, which are gone when they are freed
 print(during.arena - before.arena, mallinfo2().arena - before.arena)  # by which the heap grew, and still is bigger
 """
-PIECE = 24 * 2**20
-SETTINGS = ("GLIBC_TUNABLES", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
+PIECE = 48 * 2**20  # more than the C library's threshold for pieces mapped on their own can be
+SETTINGS = (
+    "GLIBC_TUNABLES",
+    "MALLOC_TRIM_THRESHOLD_",
+    "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_MMAP_MAX_",
+    "MALLOC_ARENA_MAX",
+)
 
 
 def run(memory: str, **settings: str) -> list[str]:
@@ -52,8 +58,9 @@ def test_what_a_step_frees_stays_in_the_heap() -> None:
     assert int(mapped) >= PIECE > 2 * int(grown)
 
 
-def test_the_users_own_settings_stay() -> None:
-    assert run("kept", MALLOC_TRIM_THRESHOLD_="131072")[0] == "False"
+@pytest.mark.parametrize("name", SETTINGS[1:])
+def test_the_users_own_settings_stay(name: str) -> None:
+    assert run("kept", **{name: "131072"})[0] == "False"
 
 
 def test_the_command_does_so_and_a_call_in_anothers_process_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

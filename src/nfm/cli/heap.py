@@ -10,10 +10,19 @@ from __future__ import annotations
 import ctypes
 import os
 
-MOST_IN_HEAP = 2**25  # bytes: glibc maps a bigger piece on its own, whatever it is told
-NEVER = -1
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
-_USERS_OWN = ("GLIBC_TUNABLES", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
+_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8  # malloc.h
+_SETTINGS = {
+    _M_TRIM_THRESHOLD: -1,  # never
+    _M_MMAP_MAX: 0,  # no piece is mapped on its own, and unmapped when it is free
+    _M_ARENA_MAX: 1,  # one heap for all threads: others unmap what they no longer need
+}
+_USERS_OWN = (
+    "GLIBC_TUNABLES",
+    "MALLOC_TRIM_THRESHOLD_",
+    "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_MMAP_MAX_",
+    "MALLOC_ARENA_MAX",
+)  # mallopt(3)
 
 
 def keep_freed_memory() -> bool:
@@ -24,4 +33,4 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # another C library, or none that can be asked
         return False
-    return bool(mallopt(_M_MMAP_THRESHOLD, MOST_IN_HEAP) and mallopt(_M_TRIM_THRESHOLD, NEVER))
+    return all(mallopt(setting, value) for setting, value in _SETTINGS.items())

@@ -1,4 +1,4 @@
-"""The streams of random values: one of the compiled kernel, one of torch's generators with a generator a block."""
+"""The streams of random values: one of the compiled kernel, one of numpy's generators with a generator a block."""
 
 from __future__ import annotations
 
