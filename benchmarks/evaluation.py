@@ -65,5 +65,5 @@ def measure() -> Iterator[Ratio]:
         f"paper's grid / {PASSES} plain passes, width 1/4, {GRID} images",
         lambda: evaluate(quarter, examples, SUITES["curves"], batch_size=GRID),
         _plain_passes(quarter, examples),
-        rounds=3,
+        rounds=5,
     )

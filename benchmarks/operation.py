@@ -25,7 +25,7 @@ from nfm.core.noise import Noise
 SHAPES = ((128, 3, 32, 32), (128, 64, 32, 32), (128, 512, 4, 4), (128, 65, 256))
 LARGE = SHAPES[1]
 PRESETS = {"paper": Noise.paper(0.4, 0.2), "authors": Noise.authors(0.4, 0.2)}
-WEIGHT, MEMORY_ROUNDS = 0.3, 3
+WEIGHT, MEMORY_ROUNDS = 0.3, 5
 SMALL_ROUNDS, ROUNDS, BEST_OF, FORWARD_ROUNDS = 21, 11, 3, 5  # the last three of the large shape
 
 
