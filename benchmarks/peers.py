@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from typing import NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.networks import Loss, Work, random_batch, training
-from benchmarks.side_by_side import Ratio, compare
+from benchmarks.side_by_side import Ratio, Turns, by_turns, in_processes
 from nfm.errors import EnvironmentProblem
 from nfm.method.schemes import scheme
 from nfm.models.layers import conv_norm_relu
@@ -36,16 +34,17 @@ def _network(classes: int) -> nn.Module:
 
 
 class Case(NamedTuple):
-    """The side and the classes of a batch, how often to measure, and whether each pair needs a process of its own.
+    """The side and the classes of a batch, and how often to measure, in how many processes for each pair.
 
-    In one process a peer's big tensors come to lie in the big pages that ours asked for in the pair before.
+    In a process of several pairs a peer's big tensors come to lie in the big pages that ours asked for in the pair
+    before. And in each process memory lies elsewhere: whose tensors cost page faults is a matter of chance.
     """
 
     side: int
     classes: int
     rounds: int
     best_of: int
-    apart: bool
+    processes: int
 
     def steps(self, *losses: Loss) -> list[Work]:
         """Return a training step by each loss, of one network, each on a copy of the batch, which timm changes."""
@@ -56,8 +55,8 @@ class Case(NamedTuple):
 
 
 CASES = (
-    Case(224, 1000, rounds=11, best_of=1, apart=True),
-    Case(32, 10, rounds=201, best_of=2, apart=False),
+    Case(224, 1000, rounds=11, best_of=1, processes=1),
+    Case(32, 10, rounds=67, best_of=2, processes=3),
 )
 
 
@@ -85,15 +84,18 @@ PEERS: dict[str, tuple[str, Callable[[int], Mixing]]] = {
 
 def measure() -> Iterator[Ratio]:
     """Yield the cost of a step of ours in units of each peer's."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as processes:
-        for case, peer in itertools.product(CASES, PEERS):
-            try:
-                yield processes.submit(_beside, case, peer).result() if case.apart else _beside(case, peer)
-            except (EnvironmentProblem, ImportError, RuntimeError) as problem:
-                print(f"{peer} cannot be imported, not compared with: {problem}")
+    for case, peer in itertools.product(CASES, PEERS):
+        try:
+            measured, left_out = in_processes(case.processes, _beside, case, peer)
+        except (EnvironmentProblem, ImportError, RuntimeError) as problem:
+            print(f"{peer} cannot be imported, not compared with: {problem}")
+            continue
+        name = f"{PEERS[peer][0]} step / {peer} step, 128x3x{case.side}x{case.side}, {case.classes:,} classes"
+        yield Ratio.of(name, list(zip(*measured, strict=True)), left_out=left_out)
 
 
-def _beside(case: Case, peer: str) -> Ratio:
+def _beside(case: Case, peer: str) -> Turns:
+    """Return the seconds of a step of ours and of the peer's."""
     text, make = PEERS[peer]
     method, theirs = scheme(text), make(case.classes)
 
@@ -104,5 +106,4 @@ def _beside(case: Case, peer: str) -> Ratio:
         mixed, labels = theirs(x, y)
         return F.cross_entropy(model(mixed), labels)
 
-    name = f"{text} step / {peer} step, 128x3x{case.side}x{case.side}, {case.classes:,} classes"
-    return compare(name, *case.steps(our_loss, their_loss), rounds=case.rounds, best_of=case.best_of)
+    return by_turns(case.steps(our_loss, their_loss), rounds=case.rounds, best_of=case.best_of)

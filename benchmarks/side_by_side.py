@@ -6,8 +6,11 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import chain
+from multiprocessing import get_context
+from typing import Any, NamedTuple
 
 from benchmarks.neighbours import Clock, disturbed_since
 
@@ -147,3 +150,18 @@ def counted(round_of: Callable[[int], list[float]], *, rounds: int) -> Turns:
         else:
             measured.append(taken)
     return Turns([list(times) for times in zip(*measured, strict=True)], left_out)
+
+
+def in_processes(
+    count: int, measure: Callable[..., Turns], *arguments: Any, begin: Callable[[], object] | None = None
+) -> Turns:
+    """Return what `count` processes measure, one after the other, as one: in each of them memory lies elsewhere.
+
+    begin: what each of them does first.
+    """
+    with ProcessPoolExecutor(
+        1, mp_context=get_context("spawn"), max_tasks_per_child=1, initializer=begin
+    ) as processes:
+        measured = [processes.submit(measure, *arguments).result() for _ in range(count)]
+    ways = zip(*(turns.seconds for turns in measured), strict=True)
+    return Turns([list(chain(*way)) for way in ways], sum(turns.left_out for turns in measured))

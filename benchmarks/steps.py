@@ -7,15 +7,13 @@ the command line does. One row sets plain training against itself: what it diffe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 
 import torch
 from torch import nn
 
 from benchmarks.lockstep import Lockstep
 from benchmarks.networks import BATCH, Loss, preact_resnet18, sgd, training, vit_lite
-from benchmarks.side_by_side import Ratio, Turns, compare, counted
+from benchmarks.side_by_side import Ratio, Turns, compare, counted, in_processes
 from nfm.cli.heap import keep_freed_memory
 from nfm.method.presets import preset
 
@@ -54,19 +52,12 @@ def _in_step(network: str) -> Turns:
 
 def measure() -> Iterator[Ratio]:
     """Yield the ratios."""
-    with ProcessPoolExecutor(
-        1, mp_context=get_context("spawn"), max_tasks_per_child=1, initializer=keep_freed_memory
-    ) as processes:
-        for network, (_, schemes, _) in NETWORKS.items():
-            measured = list(processes.map(_in_step, [network] * PROCESSES))
-            (*ours, plain) = (
-                [t for turns in measured for t in turns.seconds[way]] for way in range(len(schemes) + 1)
-            )
-            for scheme, own in zip(schemes, ours, strict=True):
-                name = f"{scheme} step / {PLAIN} step, {network}, batch {BATCH}"
-                pairs = list(zip(own, plain, strict=True))
-                yield Ratio.of(name, pairs, left_out=sum(turns.left_out for turns in measured))
+    for network, (_, schemes, _) in NETWORKS.items():
+        (*ours, plain), left_out = in_processes(PROCESSES, _in_step, network, begin=keep_freed_memory)
+        for scheme, own in zip(schemes, ours, strict=True):
+            name = f"{scheme} step / {PLAIN} step, {network}, batch {BATCH}"
+            yield Ratio.of(name, list(zip(own, plain, strict=True)), left_out=left_out)
     last = preact_resnet18(0.25).to(memory_format=torch.channels_last)  # its first layer makes the batch so
     name = "channels_last step / contiguous step, nfm, width 1/4"
-    ours, reference = (training(model, _loss("nfm"), steps=1) for model in (last, preact_resnet18(0.25)))
-    yield compare(name, ours, reference, rounds=9)
+    changed, usual = (training(model, _loss("nfm"), steps=1) for model in (last, preact_resnet18(0.25)))
+    yield compare(name, changed, usual, rounds=9)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from benchmarks import neighbours, side_by_side
 from benchmarks.record import DOCS, PAGES, Thresholds, last_rows, table, to_row
-from benchmarks.side_by_side import Ratio, below_median
+from benchmarks.side_by_side import Ratio, Turns, below_median, in_processes
 
 LIMITS = Thresholds({"ours / theirs": 1.02})
 
@@ -145,3 +145,12 @@ def test_the_docs_show_the_last_rows() -> None:
     for name, part in PAGES.items():
         shown = table([row for row in last_rows() if part in (None, row["part"])])
         assert shown in (DOCS / name).read_text(encoding="utf-8")
+
+
+def _two_ways(first: float) -> Turns:
+    return Turns([[first], [2 * first]], 1)
+
+
+def test_what_several_processes_measured_is_put_together_way_by_way() -> None:
+    assert in_processes(2, _two_ways, 3.0) == Turns([[3.0, 3.0], [6.0, 6.0]], 2)
+    assert in_processes(1, _two_ways, 3.0) == _two_ways(3.0)
