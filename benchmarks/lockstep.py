@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-Work = Callable[[], object]
+from benchmarks.networks import Work
 
 
 class Lockstep:

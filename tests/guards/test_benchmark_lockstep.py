@@ -6,7 +6,8 @@ import time
 
 import pytest
 import torch
-from benchmarks.lockstep import Lockstep, Work
+from benchmarks.lockstep import Lockstep
+from benchmarks.networks import Work
 from torch import nn
 
 
