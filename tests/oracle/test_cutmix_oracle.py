@@ -40,7 +40,7 @@ def run_by_hand(net: ConvNet, x: Tensor, y: Tensor, outcome: nfm.Outcome) -> tup
     choice = outcome.draw.choice
     h = net.first(x) if outcome.draw.site == "first" else x
     drawn = choice.arguments
-    _, boxes = boxes_of(drawn.keys.pairing, h.shape, drawn.numbers, per_sample=choice.per_sample)
+    _, boxes = boxes_of(drawn, h.shape, per_sample=choice.per_sample)
     h, shares = pasted(h, outcome.draw.partner.tolist(), boxes)
     h = h if outcome.draw.site == "first" else net.first(h)
     output = net.head(net.second(h).mean((2, 3)))

@@ -1,7 +1,7 @@
 """Register an operator that is affine in its feature: with a fake, a gradient, and the gradient of that.
 
 It is called as (x, numbers, key, *settings): everything random in it is derived from these two tensors, so nothing
-else is kept for the backward pass. The functions behind it take them as Python's `Numbers` and `Keys`.
+else is kept for the backward pass. The functions behind it take them as `Arguments`.
 
 The gradient of an affine map is its transposed linear part, which is an operator of its own, and whose gradient is the
 linear part again.
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from nfm.core.arguments import Arguments, Keys, Numbers
+from nfm.core.arguments import Arguments
 from nfm.core.onlookers import watched
 
 UNSTAMPED = -1  # the serial number of a run that no choice asked for
@@ -72,16 +72,16 @@ def register_affine(
         """Run the operator; where no gradient is asked for and nobody looks on, without its tensors."""
         if watched(x) or (x.requires_grad and torch.is_grad_enabled()):
             return run_of_tensors(x, *arguments.tensors, *settings)
-        return forward(x, arguments.numbers, arguments.keys, *settings)
+        return forward(x, arguments, *settings)
 
     return Affine(apply, transpose, run)
 
 
 def _of_tensors(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return `function` with tensors in place of `Numbers` and `Keys`."""
+    """Return `function` with tensors in place of `Arguments`."""
 
     def run(x: Tensor, numbers: Tensor, key: Tensor, *settings: Any) -> Tensor:
-        return function(x, Numbers(*numbers.tolist()), Keys(*key.tolist()), *settings)
+        return function(x, Arguments.of_tensors(numbers, key), *settings)
 
     return run
 

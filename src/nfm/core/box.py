@@ -18,12 +18,11 @@ from torch import Tensor
 
 from nfm.core import compiled
 from nfm.core.affine_operator import register_affine
-from nfm.core.arguments import Keys, Numbers
+from nfm.core.arguments import Arguments
 from nfm.core.kernel import kernel_in_use
 from nfm.core.lasting import remembered
 from nfm.core.mixing import Pairing
 from nfm.core.operator import REMEMBERED, drawn_pairing
-from nfm.core.receipts import stamp
 from nfm.errors import ShapeError
 from nfm.randomness import fold, passing_generator
 
@@ -62,10 +61,10 @@ def mask_of(boxes: Sequence[Box], height: int, width: int) -> Tensor:
 
 
 def boxes_of(
-    key: int, shape: Sequence[int], numbers: Numbers, *, per_sample: bool
+    arguments: Arguments, shape: Sequence[int], *, per_sample: bool
 ) -> tuple[Pairing, tuple[Box, ...]]:
     """Return a batch's pairing with the true weights, and its boxes: one, or one an example."""
-    return drawn_boxes(key, tuple(shape), *numbers[:3], per_sample=per_sample)
+    return drawn_boxes(arguments.keys.pairing, tuple(shape), *arguments.numbers[:3], per_sample=per_sample)
 
 
 @remembered(4)  # as the pairing: the operator, its gradient and the loss ask for the same
@@ -105,16 +104,16 @@ def check_image(x: Tensor) -> None:
         )
 
 
-def _forward(x: Tensor, numbers: Numbers, keys: Keys, per_sample: bool, stream: int) -> Tensor:
+def _forward(x: Tensor, arguments: Arguments, per_sample: bool, stream: int) -> Tensor:
     if stream == 0:
-        stamp(keys.serial, x.shape)
-    pairing, boxes = boxes_of(keys.pairing, x.shape, numbers, per_sample=per_sample)
+        arguments.receipt.stamp(x.shape)
+    pairing, boxes = boxes_of(arguments, x.shape, per_sample=per_sample)
     return _moved(x, pairing.partner, boxes)
 
 
-def _transposed(x: Tensor, numbers: Numbers, keys: Keys, per_sample: bool, stream: int) -> Tensor:
+def _transposed(x: Tensor, arguments: Arguments, per_sample: bool, stream: int) -> Tensor:
     """Return the gradient of x for the gradient of the output: what was pasted goes back to where it was cut."""
-    pairing, boxes = boxes_of(keys.pairing, x.shape, numbers, per_sample=per_sample)
+    pairing, boxes = boxes_of(arguments, x.shape, per_sample=per_sample)
     if not pairing.per_sample:
         return _moved(x, pairing.inverse, boxes)
     mask = mask_of(boxes, *x.shape[2:]).to(x.device)

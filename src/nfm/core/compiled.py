@@ -36,6 +36,7 @@ class _Noise(ctypes.Structure):
 
 
 _NO_NOISE = _Noise(0, 0.0, 1.0, SILENT)
+_SILENCE = (_NO_NOISE, _NO_NOISE, _NO_NOISE)
 
 
 class _Job(ctypes.Structure):
@@ -133,7 +134,7 @@ def fill(out: Tensor, source: Source, *, size: int, first: int) -> Tensor:
 def carries(x: Tensor, plan: NoisePlan) -> bool:
     """Tell whether the kernel can do all of it in one pass: by settings, dtype and memory format alone."""
     ordered = x.is_contiguous() or _channels_last(x)
-    return ordered and x.dtype in CARRIED and x.numel() > 0 and plan.fine(tuple(x.shape))
+    return ordered and x.dtype in CARRIED and x.numel() > 0 and plan.fine(x.shape)
 
 
 def _channels_last(x: Tensor) -> bool:
@@ -160,10 +161,12 @@ def _run(x: Tensor, pairing: Pairing, plan: NoisePlan, *, transposed: bool) -> T
     parts = pairing.weight.to(torch.float32).contiguous() if pairing.per_sample else None
     starts = torch.empty(len(x), dtype=torch.uint8) if transposed else None
     team = _team_here()
+    noises = (
+        (_noise(plan.add, plan.scale), _noise(plan.mult), _noise(plan.touch)) if not plan.silent else _SILENCE
+    )
     job = _Job(
         out.data_ptr(), x.data_ptr(), _address(partner), _address(parts), _address(starts),
-        x.shape[0], x.numel() // x.shape[0], 1 if x.is_contiguous() else x.shape[1],
-        _noise(plan.add, plan.scale), _noise(plan.mult), _noise(plan.touch),
+        x.shape[0], x.numel() // x.shape[0], 1 if x.is_contiguous() else x.shape[1], *noises,
         pairing.number or 0.0, 2 * plan.sparsity, transposed,
         _threads(x, MIXED_A_THREAD if plan.silent else NOISY_A_THREAD, team), 0, team,
     )  # fmt: skip

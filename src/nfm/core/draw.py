@@ -13,7 +13,7 @@ from nfm.core import traced
 from nfm.core.arguments import Arguments, Numbers
 from nfm.core.mixing import Pairing, mix_targets, partners_of, soft_targets
 from nfm.core.noise import Noise
-from nfm.core.operator import drawn_pairing, run_mix_noise, unmixed
+from nfm.core.operator import pairing_of, run_mix_noise, unmixed
 from nfm.core.receipts import Receipt
 from nfm.core.weights import weight_a_key
 from nfm.randomness import fold
@@ -27,13 +27,14 @@ def weights_of(keys: Sequence[int], alpha: float, beta: float, *, dominant: bool
 class Choice:
     """What was chosen for one step before the size of the batch is known: site, key and numbers.
 
-    `weight` None is drawn from the key. `forced` mixes in evaluation mode and without gradients too. `view`
-    changes the noise and keeps partners and weights, for other views of the same batch.
+    `weight` None is drawn from the key, and so is a pairing that was not drawn ahead (`drawn`). `forced` mixes in
+    evaluation mode and without gradients too. `view` changes the noise and keeps partners and weights, for other views
+    of the same batch.
     """
 
     def __init__(
         self, site: str, *, key: int, step: int, alpha: float, beta: float, per_sample: bool, dominant: bool,
-        noise: Noise, weight: float | None = None, forced: bool = False, view: int = 0,
+        noise: Noise, weight: float | None = None, drawn: Pairing | None = None, forced: bool = False, view: int = 0,
     ) -> None:  # fmt: skip
         self.site, self.step, self.forced, self.view = site, step, forced, view
         self.per_sample, self.dominant, self.noise = per_sample, dominant, noise
@@ -41,14 +42,12 @@ class Choice:
             (weight,) = weights_of([key], alpha, beta, dominant=dominant)
         noise_key = 0 if noise.silent else fold(key, "noise", view)
         numbers = Numbers(weight, alpha, beta, *noise.scaled_levels(noise_key))
-        self.arguments = Arguments.of(numbers, pairing=key, noise=noise_key)
-        self._receipt = Receipt(self.arguments.keys.serial)
+        self.arguments = Arguments.of(numbers, pairing=key, noise=noise_key, receipt=Receipt(), drawn=drawn)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Give a copy a serial number and a receipt of its own, which goes on from that of the original."""
         vars(self).update(state)
-        self.arguments, met = self.arguments.again(), self._receipt
-        self._receipt = Receipt(self.arguments.keys.serial, runs=met.runs, shape=met.shape)
+        self.arguments = self.arguments.again()
 
     def again(self, *, forced: bool = False, view: int | None = None, noise: Noise | None = None) -> Choice:
         """Return the same choice for another forward pass, with a receipt of its own."""
@@ -71,17 +70,17 @@ class Choice:
     @property
     def uses(self) -> int:
         """Return how many forward passes this choice met; recomputations count too."""
-        return self._receipt.runs
+        return self.arguments.receipt.runs
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Return the shape of the feature that this choice met, () before it did."""
-        return self._receipt.shape
+        return self.arguments.receipt.shape
 
     def apply(self, x: Tensor, stream: int = 0) -> Tensor:
         """Return `x` mixed and perturbed; `stream` tells apart the tensors of one site."""
         noise = self.noise
-        if x.device.type != "cpu" and torch.compiler.is_compiling():
+        if not x.is_cpu and torch.compiler.is_compiling():
             return traced.mix_noise(
                 x, *self.arguments.tensors, noise,
                 per_sample=self.per_sample, dominant=self.dominant, stream=stream,
@@ -93,10 +92,7 @@ class Choice:
 
     def draw(self, size: int) -> Draw:
         """Return what this choice means for a batch of `size`."""
-        numbers, keys = self.arguments.numbers, self.arguments.keys
-        pairing = drawn_pairing(
-            keys.pairing, size, *numbers[:3], per_sample=self.per_sample, dominant=self.dominant
-        )
+        pairing = pairing_of(self.arguments, size, per_sample=self.per_sample, dominant=self.dominant)
         return Draw(site=self.site, step=self.step, pairing=pairing, choice=self)
 
 

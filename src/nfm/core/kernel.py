@@ -1,11 +1,12 @@
 """Which code draws noise and mixes on the CPU: the compiled kernel (``c``), or PyTorch alone (``torch``).
 
 Both follow the same laws and draw different streams, so the one in use is part of what a run is. ``NFM_KERNEL`` names
-it; ``auto``, the default, is ``c`` where the kernel was built.
+it, and is read when it is needed first; ``auto``, the default, is ``c`` where the kernel was built.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +27,16 @@ _asked: list[str] = []  # by `use_kernel`, the innermost last
 
 def kernel_in_use() -> str:
     """Return ``c`` or ``torch``; refuse a name that is neither, and ``c`` where it cannot be used."""
-    name = _asked[-1] if _asked else os.environ.get(VARIABLE) or AUTO
+    return _asked[-1] if _asked else kernel_by_environment()
+
+
+@functools.cache  # every step asks
+def kernel_by_environment() -> str:
+    """Return what NFM_KERNEL names."""
+    return _usable(os.environ.get(VARIABLE) or AUTO)
+
+
+def _usable(name: str) -> str:
     if name == AUTO:
         return "torch" if compiled.problem() else "c"
     if name not in KERNELS:
@@ -47,8 +57,9 @@ def use_kernel(name: str) -> Iterator[str]:
     ...     kernel_in_use()
     'torch'
     """
-    _asked.append(name)
+    usable = _usable(name)
+    _asked.append(usable)
     try:
-        yield kernel_in_use()
+        yield usable
     finally:
         _asked.pop()

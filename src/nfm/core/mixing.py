@@ -92,12 +92,15 @@ def against(weight: Tensor, h: Tensor) -> Tensor:
 
 def partners_of(y: Any, pairing: Pairing) -> Any:
     """Return y[partner]; `y` is a tensor or a structure of them, each with the batch in dim 0."""
-
-    def take(tensor: Tensor) -> Tensor:
+    for tensor in tensors_in(y):
         check_batch(tensor, len(pairing))
-        return tensor.index_select(0, pairing.partner.to(tensor.device))
+    return _of_partners(y, pairing)
 
-    return map_tensors(take, y)
+
+def _of_partners(y: Any, pairing: Pairing) -> Any:
+    if not isinstance(y, Tensor):
+        return map_tensors(lambda tensor: _of_partners(tensor, pairing), y)
+    return y.index_select(0, pairing.partner if y.is_cpu else pairing.partner.to(y.device))
 
 
 def mixed_loss(criterion: Criterion, output: Any, y: Any, pairing: Pairing) -> Tensor:
@@ -114,25 +117,19 @@ def mixed_loss(criterion: Criterion, output: Any, y: Any, pairing: Pairing) -> T
         return _mixed_loss_per_sample(criterion, output, y, pairing)
     if weight == 1:
         return criterion(output, y)
-    others = partners_of(y, pairing)
+    others = _of_partners(y, pairing)
     if weight == 0:
         return criterion(output, others)
-    criterion, output = _shared(criterion, output, y)
+    if criterion is F.cross_entropy and _of_classes(output, y):
+        # What both have in common is done once: of many classes, the biggest tensor.
+        criterion, output = F.nll_loss, output.log_softmax(1)
     return torch.lerp(criterion(output, others), criterion(output, y), weight)  # one operation, not three
 
 
-def _shared(criterion: Criterion, output: Any, y: Any) -> tuple[Criterion, Any]:
-    """Return what two cross-entropies of one output have in common, done once: of many classes, the biggest tensor.
-
-    The cross-entropy of class indices is the negative log-likelihood of a log-softmax.
-    """
-    if criterion is F.cross_entropy and isinstance(output, Tensor) and output.ndim > 1 and _are_classes(y):
-        return F.nll_loss, F.log_softmax(output, 1)
-    return criterion, output
-
-
-def _are_classes(y: Any) -> bool:
-    return isinstance(y, Tensor) and not y.is_floating_point()
+def _of_classes(output: Any, y: Any) -> bool:
+    """Tell whether the cross-entropy of `output` is the negative log-likelihood of its log-softmax."""
+    tensors = isinstance(output, Tensor) and isinstance(y, Tensor)
+    return tensors and output.ndim > 1 and not y.is_floating_point()
 
 
 def _check_labels(y: Any, size: int) -> None:
@@ -149,7 +146,7 @@ def _check_labels(y: Any, size: int) -> None:
 def _mixed_loss_per_sample(criterion: Criterion, output: Any, y: Any, pairing: Pairing) -> Tensor:
     each = unreduced(criterion)
     own = _weighted_sum(each, output, y, pairing.weight)
-    others = _weighted_sum(each, output, partners_of(y, pairing), 1 - pairing.weight)
+    others = _weighted_sum(each, output, _of_partners(y, pairing), 1 - pairing.weight)
     total: Tensor = own + others  # type: ignore[assignment]  # one of them is a tensor
     return total / _normaliser(criterion, each, output, y)
 

@@ -45,7 +45,7 @@ class NoisePlan:
         """Return the plan of `key` with the levels (additive, multiplicative) of this batch."""
         add, mult = levels
         if not (add or mult):
-            return _silent_plan(granularity)
+            return silent_plan(granularity)
         sparse = sparsity > 0
         return cls(
             add=Source(add_law, fold(key, "add"), add) if add else None,
@@ -89,5 +89,6 @@ class NoisePlan:
 
 
 @functools.cache
-def _silent_plan(granularity: str) -> NoisePlan:
+def silent_plan(granularity: str) -> NoisePlan:
+    """Return the plan without any noise."""
     return NoisePlan(add=None, mult=None, touch=None, sparsity=0.0, granularity=granularity)

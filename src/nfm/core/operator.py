@@ -18,14 +18,14 @@ from torch import Tensor
 
 from nfm.core import blocks, compiled, kept, whole
 from nfm.core.affine_operator import register_affine
-from nfm.core.arguments import Keys, Numbers
+from nfm.core.arguments import Arguments, Numbers
 from nfm.core.kernel import kernel_in_use
 from nfm.core.lasting import remembered
 from nfm.core.mixing import Pairing, mix, mix_transposed
 from nfm.core.noise import perturb
-from nfm.core.noise_plan import NoisePlan
+from nfm.core.noise_plan import NoisePlan, silent_plan
+from nfm.core.onlookers import in_a_mode
 from nfm.core.pages import fresh_like
-from nfm.core.receipts import stamp
 from nfm.core.streams import (
     draw_source,
     drawn_at_once,
@@ -64,6 +64,16 @@ def drawn_pairing(
     """
     draw = _pairing_of_few if size <= MANY else _pairing_of_many
     return draw(key, size, weight, alpha, beta, per_sample, dominant)
+
+
+def pairing_of(arguments: Arguments, size: int, *, per_sample: bool, dominant: bool) -> Pairing:
+    """Return the partners and weights that the arguments mean for a batch of `size`."""
+    drawn = arguments.drawn
+    if drawn is not None and len(drawn) == size and not in_a_mode():
+        return drawn
+    return drawn_pairing(
+        arguments.keys.pairing, size, *arguments.numbers[:3], per_sample=per_sample, dominant=dominant
+    )
 
 
 def _pairing(
@@ -136,31 +146,32 @@ def deviation(x: Tensor) -> float:
 
 
 def _meant_for(
-    size: int, numbers: Numbers, keys: Keys, *, per_sample: bool, dominant: bool, add_law: str, mult_law: str,
+    size: int, arguments: Arguments, *, per_sample: bool, dominant: bool, add_law: str, mult_law: str,
     granularity: str, sparsity: float, stream: int,
 ) -> tuple[Pairing, NoisePlan]:  # fmt: skip
     """Return what the operator's arguments mean for a batch of `size`: partners, weights and noises."""
-    pairing = drawn_pairing(keys.pairing, size, *numbers[:3], per_sample=per_sample, dominant=dominant)
-    plan = plan_of(
-        numbers, fold(keys.noise, stream) if any(numbers[3:]) else keys.noise,
+    pairing = pairing_of(arguments, size, per_sample=per_sample, dominant=dominant)
+    if not any(arguments.numbers[3:]):
+        return pairing, silent_plan(granularity)
+    return pairing, plan_of(
+        arguments.numbers, fold(arguments.keys.noise, stream),
         add_law=add_law, mult_law=mult_law, granularity=granularity, sparsity=sparsity,
     )  # fmt: skip
-    return pairing, plan
 
 
 def _forward(
-    x: Tensor, numbers: Numbers, keys: Keys, per_sample: bool, dominant: bool, add_law: str, mult_law: str,
+    x: Tensor, arguments: Arguments, per_sample: bool, dominant: bool, add_law: str, mult_law: str,
     granularity: str, sparsity: float, relative: bool, stream: int,
 ) -> Tensor:  # fmt: skip
     if stream == 0:
-        stamp(keys.serial, x.shape)
+        arguments.receipt.stamp(x.shape)
     pairing, plan = _meant_for(
-        x.shape[0], numbers, keys, per_sample=per_sample, dominant=dominant, add_law=add_law, mult_law=mult_law,
+        x.shape[0], arguments, per_sample=per_sample, dominant=dominant, add_law=add_law, mult_law=mult_law,
         granularity=granularity, sparsity=sparsity, stream=stream,
     )  # fmt: skip
     if relative and plan.add is not None:
         plan = replace(plan, scale=deviation(x))
-    if x.device.type != "cpu":
+    if not x.is_cpu:
         return mix_noise(x, pairing, plan)
     if kernel_in_use() == "c" and compiled.carries(x, plan):
         return compiled.mix_noise(x, pairing, plan)
@@ -175,14 +186,14 @@ def _forward(
 
 
 def _transposed(
-    g: Tensor, numbers: Numbers, keys: Keys, per_sample: bool, dominant: bool, add_law: str, mult_law: str,
+    g: Tensor, arguments: Arguments, per_sample: bool, dominant: bool, add_law: str, mult_law: str,
     granularity: str, sparsity: float, relative: bool, stream: int,
 ) -> Tensor:  # fmt: skip
     pairing, plan = _meant_for(
-        g.shape[0], numbers, keys, per_sample=per_sample, dominant=dominant, add_law=add_law, mult_law=mult_law,
+        g.shape[0], arguments, per_sample=per_sample, dominant=dominant, add_law=add_law, mult_law=mult_law,
         granularity=granularity, sparsity=sparsity, stream=stream,
     )  # fmt: skip
-    if g.device.type != "cpu":
+    if not g.is_cpu:
         return mix_noise_transposed(g, pairing, plan)
     if 0 in g.stride():  # behind a sum or a mean, one number stands for many elements
         g = fresh_like(g).copy_(g)
@@ -206,13 +217,13 @@ mix_noise_op, mix_noise_transposed_op, run_mix_noise = register_affine(
 )
 
 
-def check_feature(x: Any, where: str) -> Tensor:
-    """Return `x` if it can be mixed: a plain floating-point tensor."""
+def check_feature(x: Any, site: str) -> Tensor:
+    """Return `x` if it can be mixed at `site`: a plain floating-point tensor."""
     if not isinstance(x, Tensor):
-        raise ShapeError(f"expected a tensor at {where}, got {type(x).__name__}")
+        raise ShapeError(f"expected a tensor at site {site!r}, got {type(x).__name__}")
     if not x.is_floating_point() or x.is_quantized or x.layout != torch.strided:
         raise ShapeError(
-            f"expected a dense floating-point tensor at {where}, got {x.dtype}, {x.layout}; "
+            f"expected a dense floating-point tensor at site {site!r}, got {x.dtype}, {x.layout}; "
             "whole numbers cannot be mixed: choose a later site, such as the embedding"
         )
     return x

@@ -5,22 +5,26 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 
-# By serial number. A WeakValueDictionary takes longer, and every step asks.
-_OPEN: dict[int, weakref.ref[Receipt]] = {}
+_OPEN: dict[int, weakref.ref[Receipt]] = {}  # by serial number: those that a graph may be asked to find
 
 
 class Receipt:
-    """The runs of one serial number, and the shape of the feature of the last, () before the first."""
+    """The runs of one forward pass, and the shape of the feature of the last, () before the first."""
 
-    def __init__(self, serial: int, *, runs: int = 0, shape: tuple[int, ...] = ()) -> None:
+    def __init__(self, *, runs: int = 0, shape: tuple[int, ...] = ()) -> None:
         self.runs, self.shape = runs, shape
+
+    def stamp(self, shape: Sequence[int]) -> None:
+        """Note a run on a feature of `shape`."""
+        self.runs += 1
+        self.shape = tuple(shape)
+
+    def open(self, serial: int) -> None:
+        """Let this receipt be found by a serial number, as long as it is there."""
         _OPEN[serial] = weakref.ref(self, lambda _: _OPEN.pop(serial, None))
 
 
-def stamp(serial: int, shape: Sequence[int]) -> None:
-    """Note a run on a feature of `shape` for the choice of this serial number, if it is still there."""
+def receipt_of(serial: int) -> Receipt:
+    """Return the receipt of a serial number, or one that nobody reads if it is not there any more."""
     held = _OPEN.get(serial)
-    receipt = None if held is None else held()
-    if receipt is not None:
-        receipt.runs += 1
-        receipt.shape = tuple(shape)
+    return (held() if held is not None else None) or Receipt()

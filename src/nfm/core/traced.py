@@ -10,20 +10,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nfm.core.arguments import Keys, Numbers
+from nfm.core.arguments import Arguments
 from nfm.core.noise import Noise
-from nfm.core.operator import drawn_pairing, wide
-from nfm.core.receipts import stamp
+from nfm.core.operator import pairing_of, wide
 
 
 def _pairs(
     numbers: Tensor, key: Tensor, shape: list[int], per_sample: bool, dominant: bool, stream: int
 ) -> tuple[Tensor, Tensor]:
-    keys = Keys(*key.tolist())
+    arguments = Arguments.of_tensors(numbers, key)
     if stream == 0:
-        stamp(keys.serial, torch.Size(shape))
-    law = Numbers(*numbers.tolist())[:3]
-    pairing = drawn_pairing(keys.pairing, shape[0], *law, per_sample=per_sample, dominant=dominant)
+        arguments.receipt.stamp(shape)
+    pairing = pairing_of(arguments, shape[0], per_sample=per_sample, dominant=dominant)
     return pairing.partner.clone(), pairing.weight.to(torch.float32).expand(shape[0]).clone()
 
 

@@ -1,4 +1,4 @@
-"""Site, key and weight of the next steps, and their pairings, drawn some steps at a time.
+"""What the choices of the next steps begin with, and their pairings, drawn some steps at a time.
 
 Each is a function of its step, so when it is drawn changes nothing but the time: between two steps of a network the
 processor's caches hold none of this, and one draw takes longer than it does after another.
@@ -7,12 +7,12 @@ processor's caches hold none of this, and one draw takes longer than it does aft
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 
-from nfm.core.draw import weights_of
+from nfm.core.draw import Choice, weights_of
+from nfm.core.mixing import Pairing
 from nfm.core.onlookers import in_a_mode
 from nfm.core.operator import MANY, drawn_pairing
 from nfm.randomness import fold, passing_generator
@@ -21,11 +21,12 @@ STEPS = 16  # drawn at a time
 
 
 class Beginning(NamedTuple):
-    """What a choice begins with."""
+    """What a choice begins with; `pairing` is that of a batch of the size that was told."""
 
     site: str
     key: int
     weight: float
+    pairing: Pairing | None = None
 
 
 class Laws(NamedTuple):
@@ -36,18 +37,24 @@ class Laws(NamedTuple):
     rank: int
     alpha: float
     beta: float
+    per_sample: bool
     dominant: bool
 
 
-def beginning_of(step: int, laws: Laws) -> Beginning:
-    """Return what is drawn for `step`."""
+def beginning_of(step: int, laws: Laws, batch: int | None = None, kind: type[Choice] = Choice) -> Beginning:
+    """Return what is drawn for `step`; with the pairing of a `batch`, and what else a choice of that kind remembers.
+
+    Not of big batches, whose pairings take memory, and not where nothing is remembered.
+    """
     block, place = divmod(step, STEPS)
-    return _drawn(block, laws)[place]
+    if batch is None or batch > MANY or torch.compiler.is_compiling() or in_a_mode():
+        return _drawn(block, laws)[place]
+    return _drawn_with_pairings(block, laws, batch, kind)[place]  # type: ignore[arg-type]  # a class can be hashed
 
 
 @functools.lru_cache(maxsize=16)  # a step of several schemes asks for as many
 def _drawn(block: int, laws: Laws) -> tuple[Beginning, ...]:
-    sites, seed, rank, alpha, beta, dominant = laws
+    sites, seed, rank, alpha, beta, _, dominant = laws
 
     def site_of(step: int) -> str:
         if len(sites) == 1:
@@ -61,25 +68,15 @@ def _drawn(block: int, laws: Laws) -> tuple[Beginning, ...]:
     return tuple(map(Beginning, chosen, keys, weights))
 
 
-def draw_pairings(
-    step: int, laws: Laws, batch: int, *, per_sample: bool, prepare: Callable[[int], None]
-) -> None:
-    """Draw the pairings of `step` and of the next ones, for batches of one size, to be remembered.
+@functools.lru_cache(maxsize=4)
+def _drawn_with_pairings(block: int, laws: Laws, batch: int, kind: type[Choice]) -> tuple[Beginning, ...]:
+    def with_pairing(begun: Beginning) -> Beginning:
+        if not laws.per_sample:
+            kind.prepare(begun.key)
+        pairing = drawn_pairing(
+            begun.key, batch, begun.weight, laws.alpha, laws.beta,
+            per_sample=laws.per_sample, dominant=laws.dominant,
+        )  # fmt: skip
+        return begun._replace(pairing=pairing)
 
-    `prepare` draws what else a choice with one weight a batch needs, from its key. Not of big batches, whose pairings
-    take memory, and not where nothing is remembered.
-    """
-    if batch <= MANY and not torch.compiler.is_compiling() and not in_a_mode():
-        _draw_pairings(step // STEPS, laws, batch, per_sample, prepare)
-
-
-@functools.lru_cache(maxsize=16)
-def _draw_pairings(
-    block: int, laws: Laws, batch: int, per_sample: bool, prepare: Callable[[int], None]
-) -> None:
-    for _, key, weight in _drawn(block, laws):
-        if not per_sample:
-            prepare(key)
-        drawn_pairing(
-            key, batch, weight, laws.alpha, laws.beta, per_sample=per_sample, dominant=laws.dominant
-        )
+    return tuple(map(with_pairing, _drawn(block, laws)))

@@ -33,8 +33,7 @@ class BoxChoice(Choice):
         """Return what this choice meant for the batch of `size` that it met."""
         if not self.shape:
             raise AttachError("the weight of a box is known after its forward pass; run the network first")
-        numbers, keys = self.arguments.numbers, self.arguments.keys
-        pairing, _ = boxes_of(keys.pairing, (size, *self.shape[1:]), numbers, per_sample=self.per_sample)
+        pairing, _ = boxes_of(self.arguments, (size, *self.shape[1:]), per_sample=self.per_sample)
         return Draw(site=self.site, step=self.step, pairing=pairing, choice=self)
 
 

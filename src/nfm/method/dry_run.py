@@ -127,7 +127,7 @@ def _observe(
 
     def keep(name: str) -> Any:
         def change(h: Tensor) -> Tensor:
-            check_feature(h, f"site {name!r}")
+            check_feature(h, name)
             if h.ndim == 0 or len(h) != size:
                 raise SiteError(
                     f"site {name!r} does not carry the batch: expected {size} in dim 0, "

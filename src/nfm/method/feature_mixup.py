@@ -17,7 +17,7 @@ from nfm.core.mixing import Criterion, mixed_loss
 from nfm.core.noise import Noise
 from nfm.core.weights import check_shape
 from nfm.errors import UsageError
-from nfm.method.ahead import Laws, beginning_of, draw_pairings
+from nfm.method.ahead import Laws, beginning_of
 from nfm.method.dry_run import Plan, dry_run
 from nfm.method.inputs import as_call, batch_size
 from nfm.method.roots import acts, forward_mixed, forward_plain, root_of
@@ -113,13 +113,13 @@ class NoisyFeatureMixup(Stepped):
         """
         step = self.claim() if step is None else step
         per_sample = self.weights == PER_SAMPLE
-        laws = Laws(tuple(sites), self.seed, rank(), self.alpha, self.beta, self.dominant)
-        begun = beginning_of(step, laws)
-        if batch is not None and batch == self._last_batch:
-            draw_pairings(step, laws, batch, per_sample=per_sample, prepare=self.kind.prepare)
+        laws = Laws(tuple(sites), self.seed, rank(), self.alpha, self.beta, per_sample, self.dominant)
+        site, key, weight, drawn = beginning_of(
+            step, laws, batch if batch == self._last_batch else None, self.kind
+        )
         self._last_batch = batch
         return self.kind(
-            begun.site, key=begun.key, step=step, alpha=self.alpha, beta=self.beta, weight=begun.weight,
+            site, key=key, step=step, alpha=self.alpha, beta=self.beta, weight=weight, drawn=drawn,
             per_sample=per_sample, dominant=self.dominant, noise=self.noise,
         )  # fmt: skip
 
@@ -148,7 +148,7 @@ class NoisyFeatureMixup(Stepped):
             if self.idle:
                 return _plain_step(model, x, y, criterion=criterion, step=step, site=next(iter(sites)))
             choice = self.choose(tuple(sites), step, batch=size)
-        output = forward_mixed(model, args, kwargs, choice, sites[choice.site])
+        output = forward_mixed(model, args, kwargs, choice, sites[choice.site], batch=size)
         made = choice.draw(size)
         return Outcome(mixed_loss(criterion, output, y, made.pairing), output, made)
 

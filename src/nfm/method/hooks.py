@@ -46,7 +46,7 @@ def check_carries(choice: Choice, batch: int, shape: Sequence[int]) -> None:
 
 def apply_to_batch(choice: Choice, batch: int, x: Tensor, stream: int) -> Tensor:
     """Let `choice` act on `x`, a feature of a batch; refuse one that cannot be mixed."""
-    check_feature(x, f"site {choice.site!r}")
+    check_feature(x, choice.site)
     if not torch.compiler.is_compiling():  # a compiled graph would be made for this one batch size
         check_carries(choice, batch, x.shape)
     return choice.apply(x, stream)

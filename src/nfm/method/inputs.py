@@ -54,16 +54,16 @@ def mix_inputs(
     names: Sequence[str] | None,
     apply: Callable[[Tensor, int], Tensor],
     *,
-    positional: Sequence[str],
+    positional: Sequence[str] | None = None,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the inputs with those called `names` mixed; None means the one floating-point tensor.
 
     All share partners and weight, each has noise of its own; everything else is passed through.
-    `positional` are the model's `positional_names`.
+    `positional` are the model's `positional_names`, if they are known already.
     """
     if names is None and not kwargs and len(args) == 1 and is_feature(args[0]):  # the usual case, sooner
         return (apply(args[0], 0),), kwargs
-    positions = dict(enumerate(positional))
+    positions = dict(enumerate(positional_names(model) if positional is None else positional))
     given = {positions.get(index, str(index)): value for index, value in enumerate(args)} | kwargs
     chosen = _chosen(model, given, names)
     mixed = {name: apply(given[name], stream) for stream, name in enumerate(chosen)}

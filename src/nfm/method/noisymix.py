@@ -134,7 +134,8 @@ class NoisyMix(Scheme):
         replayed = None if draw is None else draw.choice
         choice = self.choose(root, step) if replayed is None else replayed.again(forced=True)
         views = torch.cat([x, *self.chains.views(x, VIEWS, self.key(step, "noisymix"))])
-        output = forward_mixed(model, (views,), {}, choice, self.mixing.sites_of(root)[choice.site])
+        site = self.mixing.sites_of(root)[choice.site]
+        output = forward_mixed(model, (views,), {}, choice, site, batch=len(views))
         clean, *others = split_views(output, 1 + VIEWS, len(x))
         made = choice.draw(len(x))
         loss = mixed_loss(criterion, clean, y, made.pairing) + self.jsd * jensen_shannon(clean, *others)

@@ -7,12 +7,12 @@ import weakref
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from nfm.core.draw import Choice
 from nfm.errors import AttachError
 from nfm.method.hooks import ROOT, RootEntry, RootExit, apply_to_batch, check_fired
-from nfm.method.inputs import batch_size, mix_inputs, positional_names
+from nfm.method.inputs import mix_inputs
 from nfm.method.revival import in_backward
 from nfm.method.sites import Site
 from nfm.method.sockets import Sockets, refuse_recomputation
@@ -72,13 +72,13 @@ def acts(root: nn.Module) -> bool:
 
 
 def forward_mixed(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], choice: Choice, site: Site
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], choice: Choice, site: Site, *, batch: int
 ) -> Any:
     """Run one forward pass in which `choice` acts at `site`; refuse one in which it did not act exactly once."""
     root = root_of(model)
     by_hand = model is root and not root._forward_pre_hooks  # of others, which see the input first
     if by_hand and site.module == ROOT and not _compiled(root):
-        return _forward_mixed_inputs(root, args, kwargs, choice, site)
+        return _forward_mixed_inputs(root, args, kwargs, choice, site, batch)
     sockets = Sockets.of(root)
     if _ignores_hooks(model, root, site) and not (sockets.feed and site.name in sockets.sites):
         raise AttachError(
@@ -91,22 +91,18 @@ def forward_mixed(
             output = _run_by_hand(sockets, root, args, kwargs) if by_hand else model(*args, **kwargs)
     finally:
         let_go()
-    check_fired(choice, batch_size(args, kwargs))
+    check_fired(choice, batch)
     return output
 
 
 def _forward_mixed_inputs(
-    root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], choice: Choice, site: Site
+    root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], choice: Choice, site: Site, batch: int
 ) -> Any:
     """Run a root that is not attached on mixed inputs: nothing acts inside it, so that no hook is needed."""
-    batch = batch_size(args, kwargs)
     if in_backward() and acts(root) and not choice.forced:
         refuse_recomputation(root)
-
-    def apply(x: Tensor, stream: int) -> Tensor:
-        return apply_to_batch(choice, batch, x, stream)
-
-    args, kwargs = mix_inputs(root, args, kwargs, site.inputs, apply, positional=positional_names(root))
+    apply = functools.partial(apply_to_batch, choice, batch)
+    args, kwargs = mix_inputs(root, args, kwargs, site.inputs, apply)
     return root(*args, **kwargs)
 
 
