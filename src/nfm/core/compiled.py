@@ -156,18 +156,18 @@ def mix_noise_transposed(g: Tensor, pairing: Pairing, plan: NoisePlan) -> Tensor
 def _run(x: Tensor, pairing: Pairing, plan: NoisePlan, *, transposed: bool) -> Tensor:
     if x.dtype != torch.float32:
         return _run(x.float(), pairing, plan, transposed=transposed).to(x.dtype)
-    out = fresh_like(x)
-    partner = None if pairing.unmixed else pairing.inverse if transposed else pairing.partner
-    parts = pairing.weight.to(torch.float32).contiguous() if pairing.per_sample else None
+    out, own, team = fresh_like(x), pairing.number, _team_here()
+    order = None if own == 1 else pairing.inverse if transposed else pairing.partner
+    parts = pairing.weight.to(torch.float32).contiguous() if own is None else None
     starts = torch.empty(len(x), dtype=torch.uint8) if transposed else None
-    team = _team_here()
     noises = (
         (_noise(plan.add, plan.scale), _noise(plan.mult), _noise(plan.touch)) if not plan.silent else _SILENCE
     )
     job = _Job(
-        out.data_ptr(), x.data_ptr(), _address(partner), _address(parts), _address(starts),
+        out.data_ptr(), x.data_ptr(), None if order is None else order.data_ptr(),
+        None if parts is None else parts.data_ptr(), None if starts is None else starts.data_ptr(),
         x.shape[0], x.numel() // x.shape[0], 1 if x.is_contiguous() else x.shape[1], *noises,
-        pairing.number or 0.0, 2 * plan.sparsity, transposed,
+        own or 0.0, 2 * plan.sparsity, transposed,
         _threads(x, MIXED_A_THREAD if plan.silent else NOISY_A_THREAD, team), 0, team,
     )  # fmt: skip
     _library().nfm_mix_noise(ctypes.byref(job))
@@ -204,10 +204,6 @@ def draw_levels(pixels: Tensor, keys: Tensor, table: Tensor) -> Tensor:
     )  # fmt: skip
     _library().nfm_draw_levels(ctypes.byref(job))
     return out
-
-
-def _address(values: Tensor | None) -> int | None:
-    return None if values is None else values.data_ptr()
 
 
 def _threads(x: Tensor, each: int, team: int | None) -> int:

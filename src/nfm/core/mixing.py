@@ -27,10 +27,11 @@ class Pairing:
 
     def __init__(self, partner: Tensor, weight: Tensor | float) -> None:
         self.partner, self._given = partner, weight
+        self._size = partner.shape[0]  # sooner than torch's len()
         self.number = None if isinstance(weight, Tensor) and weight.ndim else float(weight)
 
     def __len__(self) -> int:
-        return self.partner.shape[0]  # sooner than torch's len()
+        return self._size
 
     @functools.cached_property
     @lasting
