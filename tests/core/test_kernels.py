@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +17,11 @@ from torch import Tensor
 
 import nfm
 from comparing import assert_same
-from nfm.core import blocks, compiled, kept, kernel, operator, streams
+from nfm.core import blocks, compiled, kept, kernel, operator
 from nfm.core.blocks import blocks_of, in_threads
 from nfm.core.draw import Choice
 from nfm.core.kernel import KERNELS, kernel_in_use, use_kernel
+from nfm.core.laws import LAWS, Law
 from nfm.core.mixing import Pairing, mix
 from nfm.core.noise_plan import NoisePlan
 from nfm.errors import EnvironmentProblem, UsageError
@@ -190,15 +191,25 @@ def test_works_under_inference_mode_and_leaves_no_grad_alone(used: str) -> None:
     assert torch.is_grad_enabled()
 
 
+def telling(call: Callable[[], object]) -> Law:
+    """Return the Gaussian law with a call before each block is drawn."""
+    law = LAWS["gaussian"]
+
+    def fill_block(*given: Any) -> None:
+        call()
+        law.fill_block(*given)
+
+    return replace(law, fill_block=fill_block)
+
+
 def drawn_in_backward(made: Choice, x: Tensor, monkeypatch: pytest.MonkeyPatch, *between: Choice) -> int:
     """Return how many blocks are drawn in the backward pass of `x`, the choices `between` being applied before it."""
     out = made.apply(x)
     for other in between:
         other.apply(x)
     calls: list[int] = []
-    fill = streams._fill
     with monkeypatch.context() as patch:
-        patch.setattr(streams, "_fill", lambda *given: calls.append(1) or fill(*given))
+        patch.setitem(LAWS, "gaussian", telling(lambda: calls.append(1)))
         (grad,) = torch.autograd.grad(out, x, torch.ones_like(x), retain_graph=True)
         kept_calls = len(calls)
         assert torch.equal(torch.autograd.grad(out, x, torch.ones_like(x))[0], grad)
@@ -223,14 +234,13 @@ def gradient(made: Choice, x: Tensor) -> Tensor:
 def test_what_another_thread_is_drawing_is_not_taken_for_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two trainings with one seed draw the same: here one has begun to when the other goes back."""
     x, made = feature((8, 3, 8, 8), "contiguous").requires_grad_(), choice(nfm.Noise(0.4, 0.2))
-    begun, done, fill = threading.Event(), threading.Event(), streams._fill
+    begun, done = threading.Event(), threading.Event()
     other = threading.Thread(target=lambda: made.apply(x))
 
-    def slow_fill(*given: Any) -> Any:
+    def wait() -> None:
         if threading.current_thread() is other:
             begun.set()
             assert done.wait(60)
-        return fill(*given)
 
     with use_kernel("torch"), threads(1):
         expected = gradient(made, x)
@@ -238,7 +248,7 @@ def test_what_another_thread_is_drawing_is_not_taken_for_kept(monkeypatch: pytes
             gradient(choice(nfm.Noise(0.4, 0.2), key=4), x), expected
         )  # and in idle memory now
         out = made.apply(x)
-        monkeypatch.setattr(streams, "_fill", slow_fill)
+        monkeypatch.setitem(LAWS, "gaussian", telling(wait))
         other.start()
         assert begun.wait(60)
         (found,) = torch.autograd.grad(out, x, torch.ones_like(x))

@@ -13,7 +13,9 @@ GLOBAL_SEEDS = {
     "torch.cuda.manual_seed", "torch.cuda.manual_seed_all",
 }  # fmt: skip
 LEGACY_NUMPY = ("np.random.", "numpy.random.")
-OWN_GENERATORS = {"Generator", "Philox", "SFC64", "SeedSequence", "default_rng", "BitGenerator"}
+OWN_GENERATORS = {
+    "Generator", "Philox", "SFC64", "SeedSequence", "default_rng", "BitGenerator", "bit_generator", "ISeedSequence",
+}  # fmt: skip
 UNSAFE = {"pickle.load", "pickle.loads", "yaml.load", "eval", "exec", "os.system"}
 UNSAFE_METHODS = {"extractall"}
 UNSAFE_SETTINGS = {("weights_only", False), ("allow_pickle", True), ("shell", True)}

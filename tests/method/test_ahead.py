@@ -26,7 +26,7 @@ SITES = ("input", "first", "second")
 def begin(
     step: int, *, sites: tuple[str, ...] = SITES, seed: int = 7, rank: int = 0, alpha: float = 1.0
 ) -> Beginning:
-    return beginning_of(step, Laws(sites, seed, rank, alpha, alpha, dominant=False))
+    return beginning_of(step, Laws(sites, seed, rank, alpha, alpha, per_sample=False, dominant=False))
 
 
 @pytest.mark.parametrize("step", [0, 1, STEPS - 1, STEPS, 5 * STEPS + 3, 10**9])
@@ -34,7 +34,7 @@ def test_a_step_is_what_its_key_says(step: int) -> None:
     site = SITES[int(numpy_generator(fold(7, step, 1, "site")).integers(len(SITES)))]
     key = fold(7, step, 1, "draw", site)
     weight = float(sample_weights(1.0, 1.0, 1, fold(key, "weight"), dominant=False)[0])
-    assert begin(step, rank=1) == (site, key, weight)
+    assert begin(step, rank=1) == (site, key, weight, None)
 
 
 def test_two_choices_of_a_step_differ_by_their_serial_numbers_alone() -> None:

@@ -24,7 +24,7 @@ from nfm.core.mixing import Pairing
 from nfm.core.pages import fresh_like
 
 SMALL = 2**20  # elements of a feature whose noises are drawn as one block
-BLOCK, BIG_BLOCK = 2**16, 2**18  # elements: small ones wait for Python's lock, big ones leave the cache
+BLOCK, BIG_BLOCK = 2**16, 2**17  # elements: small ones wait for Python's lock, big ones leave the cache
 BLOCKS = 8  # that a feature is cut into, if they are of such a size
 BLOCKS_A_THREAD = 4  # fewer are done sooner by one thread
 LONG = 2**14  # elements of an example that is mixed by itself: several at once are copied first
@@ -119,9 +119,9 @@ def mix_noise(x: Tensor, pairing: Pairing, noises: Noises) -> Tensor:
         mixed = h if add is None else np.empty(block.shape, h.dtype)
         mix(mixed, block)
         if factor is not None:
-            np.multiply(mixed, factor, out=mixed)
+            np.multiply(mixed, factor, mixed)
         if add is not None:
-            np.add(mixed, add, out=h)
+            np.add(mixed, add, h)
 
     in_threads(work, _blocks_to_mix(x))
     return out
@@ -152,30 +152,34 @@ def _mixer(
     def h_at(index: Index, out: Values) -> Values:
         if factor is None:
             return source[index]
-        return np.multiply(source[index], factor[narrowed(index, factor)], out=out)
+        return np.multiply(source[index], factor[narrowed(index, factor)], out)
 
     if pairing.unmixed:
         return lambda out, block: np.copyto(out, h_at(block.at, out))
     order = (pairing.inverse if transposed else pairing.partner).numpy()
-    own, other = (np.broadcast_to(part.numpy(), order.shape) for part in pairing.parts(dtype))
-    if transposed:
+    own, other = (part.numpy() for part in pairing.parts(dtype))  # one, or one an example
+    if transposed and pairing.per_sample:
         other = other[order]
 
-    def mix_at(index: Index, out: Values) -> None:
-        rows, *inner = index
-        each = (-1, *[1] * (out.ndim - 1)) if isinstance(rows, slice) else ()
-        theirs = np.empty_like(out)
-        np.multiply(h_at((order[rows], *inner), theirs), other[rows].reshape(each), out=theirs)
-        np.multiply(h_at(index, out), own[rows].reshape(each), out=out)
-        np.add(out, theirs, out=out)
+    def of(part: Values, rows: Any, out: Values) -> Values:
+        if not pairing.per_sample:
+            return part
+        weights: Values = part[rows]
+        return weights.reshape(-1, *[1] * (out.ndim - 1)) if weights.ndim else weights
+
+    def add(out: Values, rows: Any, inner: Sequence[Any], theirs: Values) -> None:
+        np.multiply(h_at((order[rows], *inner), theirs), of(other, rows, out), theirs)
+        np.add(out, theirs, out)
 
     def mix(out: Values, block: Block) -> None:
-        rows = block.at[0]
-        if isinstance(rows, slice) and out[0].size >= LONG:
-            for place, row in enumerate(range(rows.start, rows.stop)):
-                mix_at((row,), out[place])
-        else:
-            mix_at(block.at, out)
+        rows, *inner = block.at
+        np.multiply(h_at(block.at, out), of(own, rows, out), out)
+        if not isinstance(rows, slice) or out[0].size < LONG:
+            add(out, rows, inner, np.empty_like(out))
+            return
+        theirs = np.empty_like(out[0])
+        for place, row in enumerate(range(rows.start, rows.stop)):
+            add(out[place], row, inner, theirs)
 
     return mix
 

@@ -1,12 +1,11 @@
 """Which code draws noise and mixes on the CPU: the compiled kernel (``c``), or PyTorch alone (``torch``).
 
 Both follow the same laws and draw different streams, so the one in use is part of what a run is. ``NFM_KERNEL`` names
-it, and is read when it is needed first; ``auto``, the default, is ``c`` where the kernel was built.
+it; ``auto``, the default, is ``c`` where the kernel was built.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from nfm.errors import EnvironmentProblem, UsageError, did_you_mean
 
 STREAMS = {
     "c": "sfc32 by Threefry",
-    "torch": "SFC64 a block of rows, small features whole",
+    "torch": "SFC64 a block of 131,072 elements at most, small features whole",
 }  # another word for every change of values
 KERNELS = tuple(STREAMS)
 AUTO = "auto"
@@ -27,16 +26,7 @@ _asked: list[str] = []  # by `use_kernel`, the innermost last
 
 def kernel_in_use() -> str:
     """Return ``c`` or ``torch``; refuse a name that is neither, and ``c`` where it cannot be used."""
-    return _asked[-1] if _asked else kernel_by_environment()
-
-
-@functools.cache  # every step asks
-def kernel_by_environment() -> str:
-    """Return what NFM_KERNEL names."""
-    return _usable(os.environ.get(VARIABLE) or AUTO)
-
-
-def _usable(name: str) -> str:
+    name = _asked[-1] if _asked else os.environ.get(VARIABLE) or AUTO
     if name == AUTO:
         return "torch" if compiled.problem() else "c"
     if name not in KERNELS:
@@ -57,9 +47,8 @@ def use_kernel(name: str) -> Iterator[str]:
     ...     kernel_in_use()
     'torch'
     """
-    usable = _usable(name)
-    _asked.append(usable)
+    _asked.append(name)
     try:
-        yield usable
+        yield kernel_in_use()
     finally:
         _asked.pop()

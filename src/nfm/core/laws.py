@@ -13,59 +13,74 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Values = NDArray[np.float32]
+Start = NDArray[np.uint64]  # [3]: of SFC64
+
+_UNIT, _HALF_TURN = np.float32(2**-31), np.float32(math.pi * 2**-31)  # for a word of 32 bits, with its sign
 
 
 @dataclass(frozen=True)
 class Law:
     """A zero-mean law of one noise value: two ways to draw at a level, and its root mean square at level 1.
 
-    `fill` is torch's own, for every device; `fill_block` is the fastest without a compiler, for a contiguous array.
+    `fill` is torch's own, for every device; `fill_block` is the fastest without a compiler, for a contiguous array. Its
+    calls are few and plain: threads that draw wait for each other in what Python does between numpy's operations.
     """
 
     fill: Callable[[Tensor, torch.Generator, float], Tensor]
-    fill_block: Callable[[Values, int, float], None]
+    fill_block: Callable[[Values, Start, float], None]
     rms: float
 
 
-def _gaussian_block(out: Values, key: int, level: float) -> None:
+def _gaussian_block(out: Values, start: Start, level: float) -> None:
     """Make two values of two words, by Box and Muller's formula: radius * cos(angle) and radius * sin(angle)."""
-    if out.size % 2:
-        pairs = np.empty(out.size + 1, np.float32)
-        _gaussian_block(pairs, key, level)
+    size, half = out.size, out.size // 2
+    if size % 2:
+        pairs = np.empty(size + 1, np.float32)
+        _gaussian_block(pairs, start, level)
         np.copyto(out, pairs[:-1].reshape(out.shape))
         return
-    words, flat = _words(key, out.size), out.reshape(-1)
-    words[: out.size // 2] |= 1  # none is 0, whose logarithm is infinite
-    np.copyto(flat, words, casting="unsafe")
-    radius, angle = np.split(flat, 2)
-    np.abs(radius, out=radius)
-    np.multiply(radius, np.float32(2**-31), out=radius)  # uniform in (0, 1]
-    np.log(radius, out=radius)
-    np.multiply(radius, np.float32(-2 * level**2), out=radius)
-    np.sqrt(radius, out=radius)
-    np.multiply(angle, np.float32(math.pi * 2**-31), out=angle)
-    cosine, sine = np.split(words.view(np.float32), 2)  # nobody needs the words any more, but their memory
-    np.cos(angle, out=cosine)
-    np.sin(angle, out=sine)
-    np.multiply(radius, sine, out=angle)
-    np.multiply(radius, cosine, out=radius)
+    words, flat = _words(start, size), out.reshape(-1)
+    radius, angle, first = flat[:half], flat[half:], words[:half]
+    np.bitwise_or(first, 1, first)  # none is 0, whose logarithm is infinite
+    np.copyto(flat, words, "unsafe")
+    np.abs(radius, radius)
+    np.multiply(radius, _UNIT, radius)  # uniform in (0, 1]
+    np.log(radius, radius)
+    np.multiply(radius, np.float32(-2 * level**2), radius)
+    np.sqrt(radius, radius)
+    np.multiply(angle, _HALF_TURN, angle)
+    memory = words.view(np.float32)  # nobody needs the words any more
+    cosine, sine = memory[:half], memory[half:]
+    np.cos(angle, cosine)
+    np.sin(angle, sine)
+    np.multiply(radius, sine, angle)
+    np.multiply(radius, cosine, radius)
 
 
-def _uniform_block(out: Values, key: int, level: float) -> None:
-    np.copyto(out, _words(key, out.size).reshape(out.shape), casting="unsafe")
-    np.multiply(out, np.float32(level * 2**-31), out=out)
+def _uniform_block(out: Values, start: Start, level: float) -> None:
+    np.copyto(out, _words(start, out.size).reshape(out.shape), "unsafe")
+    np.multiply(out, np.float32(level * 2**-31), out)
 
 
-def _rademacher_block(out: Values, key: int, level: float) -> None:
-    signs = _words(key, out.size).reshape(out.shape) >> 31 | 1
+def _rademacher_block(out: Values, start: Start, level: float) -> None:
+    signs = _words(start, out.size).reshape(out.shape) >> 31 | 1
     np.multiply(signs, np.float32(level), out=out, casting="unsafe")
 
 
-def _words(key: int, count: int) -> NDArray[Any]:
+class _Started(np.random.bit_generator.ISeedSequence):
+    """A generator's start, as it is: there are enough bits in it, and mixing a key into as many takes longer."""
+
+    def __init__(self, start: Start) -> None:
+        self.start = start
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint64) -> Start:
+        return self.start
+
+
+def _words(start: Start, count: int) -> NDArray[np.int32]:
     """Return random whole numbers of 32 bits, by numpy's SFC64, which is faster than torch's generator."""
-    pairs = np.random.Generator(np.random.SFC64(key)).integers(
-        -(2**63), 2**63 - 1, size=(count + 1) // 2, dtype=np.int64, endpoint=True
-    )
+    generator = np.random.SFC64(_Started(start))  # type: ignore[arg-type]  # numpy's types do not know of its protocol
+    pairs = generator.random_raw((count + 1) // 2)
     return pairs.view(np.int32)[:count]
 
 

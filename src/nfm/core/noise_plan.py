@@ -63,6 +63,11 @@ class NoisePlan:
         """Tell whether there is no noise at all."""
         return self.add is None and self.mult is None
 
+    @property
+    def sources(self) -> list[Source]:
+        """What is to be drawn."""
+        return [source for source in (self.touch, self.add, self.mult) if source is not None]
+
     def fine(self, shape: tuple[int, ...]) -> bool:
         """Tell whether each element of a feature of `shape` has a value of its own."""
         return self.granularity == ELEMENT or self.shape(shape) == shape

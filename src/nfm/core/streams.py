@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -45,22 +44,21 @@ def _fill_compiled(values: Tensor, source: Source) -> Tensor:
 
 
 def _fill_blocks(values: Tensor, source: Source) -> Tensor:
-    seeds, whole = _seeds(source.key, tuple(values.shape)), values.numpy()
-    in_threads(
-        lambda number, block: _fill(whole[block.at], source, seeds[number]), blocks_of(tuple(values.shape))
-    )
+    fill, whole = _filling(source, tuple(values.shape)), values.numpy()
+    in_threads(lambda number, block: fill(number, whole[block.at]), blocks_of(tuple(values.shape)))
     return values
 
 
-def _fill(out: Values, source: Source, seed: int) -> Values:
-    LAWS[source.law].fill_block(out, seed, source.level)
-    return out
+def _filling(source: Source, shape: tuple[int, ...]) -> Callable[[int, Values], Values]:
+    """Return what fills the block of a number, of values of `shape`."""
+    fill_block, level = LAWS[source.law].fill_block, source.level
+    starts = passing_generator(source.key).integers(2**64, size=(len(blocks_of(shape)), 3), dtype=np.uint64)
 
+    def fill(number: int, out: Values) -> Values:
+        fill_block(out, starts[number], level)
+        return out
 
-def _seeds(key: int, shape: tuple[int, ...]) -> list[int]:
-    """Return the keys of the generators of all blocks of `shape`."""
-    seeds: list[int] = passing_generator(key).integers(2**63, size=len(blocks_of(shape))).tolist()
-    return seeds
+    return fill
 
 
 def drawn_at_once(plan: NoisePlan, shape: tuple[int, ...]) -> bool:
@@ -119,30 +117,32 @@ def factors_of(plan: NoisePlan, shape: tuple[int, ...]) -> Iterator[Values | Non
 
 def _factors_by_block(plan: NoisePlan, shape: tuple[int, ...]) -> Tensor:
     factors = fresh_like(torch.empty(math.prod(shape), dtype=torch.float32, device=CPU))
-    noises = _drawn_by_block(plan, shape, factors)
-    in_threads(lambda number, block: noises(number, block, _part(factors, block)), blocks_of(shape))
+    noises, flat = _drawn_by_block(plan, shape, factors), factors.numpy()
+    in_threads(lambda number, block: noises(number, block, flat), blocks_of(shape))
     return factors
 
 
-def _part(flat: Tensor, block: Block) -> Values:
-    part: Values = flat.numpy()[block.first : block.first + math.prod(block.shape)].reshape(block.shape)
-    return part
+def _part(flat: Values, block: Block) -> Values:
+    return flat[block.first : block.first + math.prod(block.shape)].reshape(block.shape)
 
 
 def _drawn_by_block(plan: NoisePlan, shape: tuple[int, ...], factors: Tensor | None) -> Noises:
     """Draw the values of a block when it comes; its factors into `factors` [elements], if there is such."""
-    seeds = functools.cache(lambda key: _seeds(key, shape))
+    kept_factors = None if factors is None else factors.numpy()
+    fillings = {source: _filling(source, shape) for source in plan.sources}
 
     def noises(number: int, block: Block, h: Values) -> tuple[Values | None, Values | None]:
-        def memory(source: Source) -> Values:
-            if factors is not None and source is plan.mult:
-                return _part(factors, block)
-            if source is plan.add and h.dtype == np.float32 and h.flags.c_contiguous:
-                return h
-            return np.empty(block.shape, np.float32)
+        def values_of(source: Source) -> Values:
+            if kept_factors is not None and source is plan.mult:
+                out = _part(kept_factors, block)
+            elif source is plan.add and h.dtype == np.float32 and h.flags.c_contiguous:
+                out = h
+            else:
+                out = np.empty(block.shape, np.float32)
+            return fillings[source](number, out)
 
-        add, mult = plan.draw(lambda source: _fill(memory(source), source, seeds(source.key)[number]))
-        return add, None if mult is None else np.add(mult, 1, out=mult)
+        add, mult = plan.draw(values_of)
+        return add, None if mult is None else np.add(mult, 1, mult)
 
     return noises
 
