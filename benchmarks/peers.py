@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from benchmarks.networks import Loss, Work, random_batch, training
 from benchmarks.side_by_side import Ratio, Turns, by_turns, in_processes
+from nfm.cli.heap import keep_freed_memory
 from nfm.errors import EnvironmentProblem
 from nfm.method.schemes import scheme
 from nfm.models.layers import conv_norm_relu
@@ -34,10 +35,11 @@ def _network(classes: int) -> nn.Module:
 
 
 class Case(NamedTuple):
-    """The side and the classes of a batch, and how often to measure, in how many processes for each pair.
+    """The side and the classes of a batch, how often to measure, and in what processes each pair has of its own.
 
     In a process of several pairs a peer's big tensors come to lie in the big pages that ours asked for in the pair
-    before. And in each process memory lies elsewhere: whose tensors cost page faults is a matter of chance.
+    before. In a short step it would be chance whose tensors cost page faults: there nothing that is freed goes back to
+    the system, and there are some processes, for in each of them memory lies elsewhere.
     """
 
     side: int
@@ -45,6 +47,7 @@ class Case(NamedTuple):
     rounds: int
     best_of: int
     processes: int
+    begin: Callable[[], object] | None  # what a process does first
 
     def steps(self, *losses: Loss) -> list[Work]:
         """Return a training step by each loss, of one network, each on a copy of the batch, which timm changes."""
@@ -55,8 +58,8 @@ class Case(NamedTuple):
 
 
 CASES = (
-    Case(224, 1000, rounds=11, best_of=1, processes=1),
-    Case(32, 10, rounds=67, best_of=2, processes=3),
+    Case(224, 1000, rounds=11, best_of=1, processes=1, begin=None),
+    Case(32, 10, rounds=67, best_of=2, processes=3, begin=keep_freed_memory),
 )
 
 
@@ -86,7 +89,7 @@ def measure() -> Iterator[Ratio]:
     """Yield the cost of a step of ours in units of each peer's."""
     for case, peer in itertools.product(CASES, PEERS):
         try:
-            measured, left_out = in_processes(case.processes, _beside, case, peer)
+            measured, left_out = in_processes(case.processes, _beside, case, peer, begin=case.begin)
         except (EnvironmentProblem, ImportError, RuntimeError) as problem:
             print(f"{peer} cannot be imported, not compared with: {problem}")
             continue
