@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate, pad
 
+from nfm.core.kernel import use_kernel
 from nfm.data import AutoAugment, Chain, CropFlip, Examples, RandomResizedCrop
 from nfm.data.draws import uniforms
 from nfm.errors import ShapeError, UsageError
@@ -23,10 +24,12 @@ def crop_flip_oracle(images: Tensor, ids: Tensor, *, key: int, width: int, mode:
     return torch.stack(out).to(images.dtype)
 
 
+@pytest.mark.parametrize("kernel", ["auto", "torch"])
 @pytest.mark.parametrize(("padding", "mode"), [("zero", "constant"), ("reflect", "reflect")])
-def test_crop_flip_is_the_per_example_recipe(images: Examples, padding: str, mode: str) -> None:
+def test_crop_flip_is_the_per_example_recipe(images: Examples, padding: str, mode: str, kernel: str) -> None:
     augment = CropFlip(pad=3, padding=padding)  # type: ignore[arg-type]
-    ours = augment(images.images, images.ids, key=5)
+    with use_kernel(kernel):
+        ours = augment(images.images, images.ids, key=5)
     assert torch.equal(ours, crop_flip_oracle(images.images, images.ids, key=5, width=3, mode=mode))
     assert not torch.equal(ours, crop_flip_oracle(images.images, images.ids, key=6, width=3, mode=mode))
 

@@ -60,6 +60,16 @@ class _Pasting(ctypes.Structure):
     )  # fmt: skip
 
 
+class _Cutting(ctypes.Structure):
+    _fields_ = (
+        ("out", ctypes.c_void_p), ("input", ctypes.c_void_p), ("corners", ctypes.c_void_p),
+        ("mirrored", ctypes.c_void_p),
+        ("examples", ctypes.c_int64), ("planes", ctypes.c_int64), ("rows", ctypes.c_int64), ("columns", ctypes.c_int64),
+        ("height", ctypes.c_int64), ("width", ctypes.c_int64),
+        ("threads", ctypes.c_int32), ("next", ctypes.c_int64), ("team", ctypes.c_void_p),
+    )  # fmt: skip
+
+
 class _Levels(ctypes.Structure):
     _fields_ = (
         ("out", ctypes.c_void_p), ("input", ctypes.c_void_p), ("keys", ctypes.c_void_p), ("table", ctypes.c_void_p),
@@ -96,6 +106,8 @@ def _library() -> ctypes.CDLL:
     library.nfm_mix_noise.restype = None
     library.nfm_paste_box.argtypes = [ctypes.POINTER(_Pasting)]
     library.nfm_paste_box.restype = None
+    library.nfm_cut_windows.argtypes = [ctypes.POINTER(_Cutting)]
+    library.nfm_cut_windows.restype = None
     library.nfm_draw_levels.argtypes = [ctypes.POINTER(_Levels)]
     library.nfm_draw_levels.restype = None
     library.nfm_fill.argtypes = [
@@ -191,6 +203,19 @@ def paste_box(x: Tensor, source: Tensor, box: tuple[int, int, int, int]) -> Tens
         top, bottom, left * pixel, right * pixel, _threads(x, MIXED_A_THREAD, team), 0, team,
     )  # fmt: skip
     _library().nfm_paste_box(ctypes.byref(job))
+    return out
+
+
+def cut_windows(images: Tensor, corners: Tensor, size: tuple[int, int], mirrored: Tensor) -> Tensor:
+    """Return windows [n, channels, *size] of images, uint8 [n, channels, rows, columns], each at a corner [n, 2]."""
+    team = _team_here()
+    n, channels, *shape = images.shape
+    out = images.new_empty(n, channels, *size)
+    job = _Cutting(
+        out.data_ptr(), images.data_ptr(), corners.data_ptr(), mirrored.data_ptr(), n, channels, *shape, *size,
+        _threads(out, MIXED_A_THREAD, team), 0, team,
+    )  # fmt: skip
+    _library().nfm_cut_windows(ctypes.byref(job))
     return out
 
 

@@ -5,8 +5,8 @@
    Doty-Humphrey 2010), which draw its words; sums and shifts only, which every compiler turns into vectors. So any
    split over threads, any order of memory and any machine gives the same bits: there is no fused multiply-add
    (-ffp-contract=off), no libm, and nothing but IEEE additions, products, quotients and square roots in a fixed
-   order. The sums are those of nfm/core/mixing.py and noise.py, in the same order too. Beside it: pasted boxes, and
-   pixels whose new level is drawn from a table. */
+   order. The sums are those of nfm/core/mixing.py and noise.py, in the same order too. Beside it: pasted boxes,
+   windows of images, and pixels whose new level is drawn from a table. */
 
 #include <pthread.h>
 #include <stdint.h>
@@ -61,6 +61,17 @@ struct pasting { /* as in nfm/core/compiled.py */
     const int64_t *source; /* [examples] whose box is pasted */
     int64_t examples, planes, rows, row; /* planes of an example, rows of a plane, bytes of a row */
     int64_t top, bottom, left, right; /* the box: rows of a plane, bytes of a row, ends excluded */
+    int32_t threads;
+    int64_t next;
+    team team;
+};
+
+struct cutting { /* as in nfm/core/compiled.py */
+    uint8_t *out;
+    const uint8_t *in;
+    const int64_t *corners; /* [examples, 2] row and column of the image where its window begins */
+    const uint8_t *mirrored; /* [examples] */
+    int64_t examples, planes, rows, columns, height, width; /* of an image, and of a window */
     int32_t threads;
     int64_t next;
     team team;
@@ -446,6 +457,31 @@ static void paste_all(void *argument) {
 }
 
 EXPORT void nfm_paste_box(struct pasting *job) { in_threads(paste_all, job, job->threads, job->team); }
+
+/* --- windows of images, each its own: what lies over the border is 0 ------------------------------------------- */
+
+VECTORISED static void cut(const struct cutting *job, int64_t example) {
+    const int64_t top = job->corners[2 * example], left = job->corners[2 * example + 1];
+    const int64_t first = left < 0 ? -left : 0, beyond = job->columns - left;
+    const int64_t last = beyond < job->width ? beyond : job->width; /* of the window's columns with pixels */
+    for (int64_t plane = example * job->planes; plane < (example + 1) * job->planes; plane++)
+        for (int64_t row = 0; row < job->height; row++) {
+            uint8_t *out = job->out + (plane * job->height + row) * job->width;
+            memset(out, 0, (size_t)job->width);
+            if (top + row < 0 || top + row >= job->rows || first >= last) continue;
+            const uint8_t *in = job->in + (plane * job->rows + top + row) * job->columns + (left + first);
+            if (!job->mirrored[example]) memcpy(out + first, in, (size_t)(last - first));
+            else for (int64_t i = 0; i < last - first; i++) out[job->width - 1 - first - i] = in[i];
+        }
+}
+
+static void cut_all(void *argument) {
+    struct cutting *job = argument;
+    for (int64_t example; (example = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED)) < job->examples;)
+        cut(job, example);
+}
+
+EXPORT void nfm_cut_windows(struct cutting *job) { in_threads(cut_all, job, job->threads, job->team); }
 
 /* --- levels of pixels: one look-up in an alias table each, as nfm/evaluate/corruptions/laws.py has it ------------ */
 

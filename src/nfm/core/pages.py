@@ -20,7 +20,7 @@ from nfm.core.lasting import lasting
 
 HUGE = 2**21  # bytes of a big page on x86-64 and on ARM with 4 kB pages
 WORTH_IT = 4 * HUGE
-USED_AGAIN = 2**25  # bytes at most: the idle ones are not to be missed elsewhere
+USED_AGAIN = 2**26  # bytes at most: the idle ones are not to be missed elsewhere
 _MADV_HUGEPAGE = 14  # linux/mman.h
 
 _IDLE: collections.deque[Tensor] = collections.deque(maxlen=2)  # the oldest falls out

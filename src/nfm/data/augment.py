@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -13,10 +13,10 @@ from torch.nn.functional import interpolate
 
 from nfm.data.draws import uniforms
 from nfm.data.examples import Augment
+from nfm.data.windows import cut_windows
 from nfm.errors import ShapeError, UsageError
 from nfm.randomness import fold
 
-Array = NDArray[Any]
 TRIES = 10  # of RandomResizedCrop before it takes the middle
 
 
@@ -37,35 +37,18 @@ class CropFlip:
 
     def __call__(self, images: Tensor, ids: Tensor, *, key: int) -> Tensor:
         """Return new images (n,C,H,W) of the same shape and dtype."""
-        source = image_array(images)
-        if self.padding == "reflect" and self.pad >= min(images.shape[2:]):
-            raise ShapeError(
-                f"reflect padding of {self.pad} needs images larger than that, got {images.shape}"
-            )
+        check_images(images)
+        pad, size = self.pad, (images.shape[2], images.shape[3])
         draw = uniforms(ids, 3, key=key)
-        corners = (draw[:, :2] * (2 * self.pad + 1)).astype(np.int64)
-        return torch.from_numpy(self._cut(source, corners, draw[:, 2] < self.flip))
-
-    def _cut(self, source: Array, corners: Array, mirrored: Array) -> Array:
-        padded = self._padded(source)
-        out = np.empty_like(source)
-        height, width = source.shape[2:]
-        # A loop of slices is three times faster than one gather by index: each copies whole rows.
-        for target, image, (top, left), mirror in zip(
-            out, padded, corners.tolist(), mirrored.tolist(), strict=True
-        ):
-            window = image[:, top : top + height, left : left + width]
-            target[:] = window[:, :, ::-1] if mirror else window
-        return out
-
-    def _padded(self, source: Array) -> Array:
-        pad = self.pad
-        if self.padding == "reflect":
-            return np.pad(source, ((0, 0), (0, 0), (pad, pad), (pad, pad)), mode="reflect")
-        n, channels, height, width = source.shape
-        padded = np.zeros((n, channels, height + 2 * pad, width + 2 * pad), source.dtype)
-        padded[:, :, pad : pad + height, pad : pad + width] = source
-        return padded
+        corners = torch.from_numpy((draw[:, :2] * (2 * pad + 1)).astype(np.int64))
+        if self.padding == "zero":
+            corners -= pad
+        elif pad >= min(size):
+            raise ShapeError(f"reflect padding of {pad} needs images larger than that, got {images.shape}")
+        else:
+            borders = ((0, 0), (0, 0), (pad, pad), (pad, pad))
+            images = torch.from_numpy(np.pad(images.numpy(), borders, mode="reflect"))
+        return cut_windows(images, corners, size, torch.from_numpy(draw[:, 2] < self.flip))
 
 
 @dataclass(frozen=True)
@@ -123,7 +106,7 @@ class RandomResizedCrop:
 
     def __call__(self, images: Tensor, ids: Tensor, *, key: int) -> Tensor:
         """Return new images (n,C,size,size) of the same dtype."""
-        image_array(images)
+        check_images(images)
         out = images.new_empty(len(images), images.shape[1], self.size, self.size)
         for target, image, draw in zip(out, images, self.draws(ids, key=key), strict=True):
             target.copy_(self.cut(image, draw))
@@ -142,10 +125,9 @@ class Chain:
         return images
 
 
-def image_array(images: Tensor) -> Array:
-    """Return images (n,C,H,W) as an array, or refuse what has no rows and columns."""
+def check_images(images: Tensor) -> None:
+    """Refuse what has no rows and columns."""
     if images.ndim != 4:
         raise ShapeError(
             f"augmentation needs images (n,C,H,W), got shape {tuple(images.shape)}; use augment=None"
         )
-    return images.contiguous().numpy()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from nfm.data import image_ops as ops
-from nfm.data.augment import image_array
+from nfm.data.augment import check_images
 from nfm.data.draws import uniforms
 from nfm.errors import ShapeError
 
@@ -85,7 +85,7 @@ class AutoAugment:
 
     def __call__(self, images: Tensor, ids: Tensor, *, key: int) -> Tensor:
         """Return new uint8 images (n,1 or 3,H,W)."""
-        image_array(images)
+        check_images(images)
         if images.dtype != torch.uint8 or images.shape[1] not in (1, 3):
             raise ShapeError(f"AutoAugment needs uint8 grey or RGB, got {images.dtype} {tuple(images.shape)}")
         draw = uniforms(ids, 5, key=key)  # pair; chance and sign of its first step, of its second

@@ -1,0 +1,73 @@
+"""The compiled windows are those cut image by image, over any border, in any number of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from nfm.core import compiled
+from nfm.data.windows import cut_readably, cut_windows
+
+pytestmark = pytest.mark.skipif(bool(compiled.problem()), reason=f"no compiled kernel: {compiled.problem()}")
+
+COUNT = 9
+
+
+def pixels(*shape: int) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(
+        1, 256, shape, generator=generator, dtype=torch.uint8
+    )  # none is what lies over the border
+
+
+@pytest.fixture(params=["one thread", "OpenMP's threads", "threads of its own"])
+def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Use threads for little, too."""
+    for name in ("MIXED_A_THREAD", "TO_MAKE_A_THREAD"):
+        monkeypatch.setattr(compiled, name, 1)
+    monkeypatch.setattr(compiled, "_FORKED", [True] if request.param == "threads of its own" else [])
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if request.param == "one thread" else 2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("size", [(7, 5), (4, 3), (11, 12)], ids=["as the image", "smaller", "bigger"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_windows_are_those_cut_image_by_image(channels: int, size: tuple[int, int]) -> None:
+    images = pixels(COUNT, channels, 7, 5)
+    corners = torch.tensor([[0, 0], [2, 1], [-3, -2], [3, -4], [-7, 0], [0, 5], [40, -40], [-1, 4], [6, 0]])
+    for mirrored in (torch.zeros(COUNT, dtype=torch.bool), torch.arange(COUNT) % 2 == 0):
+        cut = compiled.cut_windows(images, corners, size, mirrored)
+        assert torch.equal(cut, cut_readably(images, corners, size, mirrored))
+        assert not torch.equal(cut, cut_readably(images, corners, size, ~mirrored))
+        assert not torch.equal(cut, cut_readably(images, corners.flip(1), size, mirrored))
+
+
+@given(
+    corner=st.tuples(st.integers(-9, 9), st.integers(-9, 9)), mirror=st.booleans(),
+    size=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+)  # fmt: skip
+def test_a_pixel_comes_from_its_place(corner: tuple[int, int], mirror: bool, size: tuple[int, int]) -> None:
+    image = pixels(1, 1, 6, 4)
+    (window,) = cut_windows(image, torch.tensor([corner]), size, torch.tensor([mirror]))[0]
+    for row in range(size[0]):
+        for column in range(size[1]):
+            place = corner[0] + row, corner[1] + (size[1] - 1 - column if mirror else column)
+            inside = 0 <= place[0] < 6 and 0 <= place[1] < 4
+            assert window[row, column] == (image[0, 0][place] if inside else 0)
+
+
+def test_what_does_not_lie_in_a_row_is_put_into_order() -> None:
+    images, corners = pixels(COUNT, 3, 6, 4), torch.randint(-2, 3, (2, COUNT)).T
+    mirrored = (torch.arange(2 * COUNT) % 3 == 0)[::2]
+    turned = images.transpose(2, 3).contiguous().transpose(2, 3)
+    cut = cut_windows(turned, corners, (6, 4), mirrored)
+    assert torch.equal(cut, cut_readably(images, corners, (6, 4), mirrored))
+    assert not torch.equal(cut, cut_readably(images, corners + 1, (6, 4), mirrored))
