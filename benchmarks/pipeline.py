@@ -96,7 +96,7 @@ def _ours(examples: ExampleSet, augment: Any, workers: int) -> Work:
 
     def run() -> None:
         for batch in batches.epoch(0):
-            batch.x.sub_(MEAN).div_(STD)
+            (batch.x - MEAN).div_(STD)
 
     return run
 

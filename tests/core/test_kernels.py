@@ -27,7 +27,15 @@ from nfm.core.noise_plan import NoisePlan
 from nfm.errors import EnvironmentProblem, UsageError
 from nfm.randomness import fold
 
-SHAPES = [(7,), (9, 4000), (128, 3, 8, 8), (130, 2, 17, 19), (2, 3, 190, 190), (4, 2, 3, 5, 6)]
+SHAPES = [
+    (7,),
+    (9, 4000),
+    (128, 3, 8, 8),
+    (130, 2, 17, 19),
+    (2, 3, 190, 190),
+    (1, 2, 190, 190),
+    (4, 2, 3, 5, 6),
+]
 NOISES = [
     nfm.Noise(),
     nfm.Noise(0.4, 0.2),

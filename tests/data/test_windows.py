@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nfm.core import compiled
+from nfm.data import CropFlip
 from nfm.data.windows import cut_readably, cut_windows
+from nfm.errors import ShapeError
 
 pytestmark = pytest.mark.skipif(bool(compiled.problem()), reason=f"no compiled kernel: {compiled.problem()}")
 
@@ -71,3 +73,20 @@ def test_what_does_not_lie_in_a_row_is_put_into_order() -> None:
     cut = cut_windows(turned, corners, (6, 4), mirrored)
     assert torch.equal(cut, cut_readably(images, corners, (6, 4), mirrored))
     assert not torch.equal(cut, cut_readably(images, corners + 1, (6, 4), mirrored))
+
+
+@pytest.mark.parametrize("count", [COUNT - 1, COUNT + 1])
+def test_each_image_needs_a_place_of_its_own(count: int) -> None:
+    images, corners, mirrored = pixels(COUNT, 3, 6, 4), torch.zeros(COUNT, 2), torch.zeros(COUNT)
+    with pytest.raises(ShapeError, match=f"as many examples as images, {COUNT}, got {count} and {COUNT}"):
+        cut_windows(images, torch.zeros(count, 2), (6, 4), mirrored)
+    with pytest.raises(ShapeError, match=f"got {COUNT} and {count}"):
+        cut_windows(images, corners, (6, 4), torch.zeros(count))
+    with pytest.raises(ShapeError, match="expected as many examples"):
+        CropFlip()(images, torch.arange(count), key=1)
+    assert torch.equal(cut_windows(images, corners, (6, 4), mirrored), images)
+
+
+def test_images_that_are_not_in_this_memory_are_not_read() -> None:
+    with pytest.raises((RuntimeError, TypeError)):
+        CropFlip()(torch.empty(8, 3, 6, 6, dtype=torch.uint8, device="meta"), torch.arange(8), key=1)

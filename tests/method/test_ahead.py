@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import nfm
 from nfm.core.operator import MANY
@@ -62,6 +65,23 @@ def test_pairings_are_those_of_their_keys(weights: str) -> None:
         assert choice.draw(size).weight.reshape(-1).tolist() == drawn.tolist()
 
 
+def test_a_choice_drawn_ahead_is_good_for_another_size_and_as_a_copy() -> None:
+    method = nfm.preset("mixup", seed=3)
+    choice = [method.choose(("input",), batch=512) for _ in range(2)][1]
+    drawn = choice.arguments.drawn
+    assert drawn is not None
+    assert choice.draw(512).pairing is drawn
+    key = fold(choice.arguments.keys.pairing, "partner")
+    for made in (choice, copy.deepcopy(choice), pickle.loads(pickle.dumps(choice))):
+        for size in (12, 512):
+            expected = torch.randperm(size, generator=torch_generator(key))
+            assert torch.equal(made.draw(size).partner, expected)
+            assert not torch.equal(made.draw(size).partner, expected.flip(0))
+    assert len(pickle.dumps(choice)) < len(pickle.dumps(drawn.partner)) / 2  # they are drawn again
+    with FakeTensorMode():
+        assert choice.draw(512).pairing is not drawn
+
+
 def test_pairings_are_drawn_a_block_of_steps_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[int] = []
     randperm = torch.randperm
@@ -78,9 +98,9 @@ def test_pairings_are_drawn_a_block_of_steps_at_a_time(monkeypatch: pytest.Monke
     assert steps(same, [24] * (STEPS - 2)) == []
     assert steps(nfm.preset("mixup", seed=92), [24, 25, 26, 27]) == [24, 25, 26, 27]
     assert steps(nfm.preset("mixup", seed=93), [MANY + 1] * 3) == [MANY + 1] * 3
-    four = [nfm.preset("mixup", seed=seed) for seed in (94, 95, 96, 97)]
-    assert sum(len(steps(method, [24, 24])) for method in four) == 4 * STEPS
-    assert all(steps(method, [24] * (STEPS - 2)) == [] for method in four)
+    several = [nfm.preset("mixup", seed=seed) for seed in range(94, 103)]
+    assert sum(len(steps(method, [24, 24])) for method in several) == len(several) * STEPS
+    assert all(steps(method, [24] * (STEPS - 2)) == [] for method in several)
 
 
 def test_each_ingredient_counts() -> None:

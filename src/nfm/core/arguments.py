@@ -53,6 +53,10 @@ class Arguments:
         """Return the arguments of a forward pass, under a new serial number."""
         return cls(numbers, Keys(pairing, noise, next(_SERIALS)), receipt, drawn)
 
+    def __reduce__(self) -> tuple[type[Arguments], tuple[Numbers, Keys, Receipt]]:
+        """Leave out of a copy what can be drawn and made again."""
+        return Arguments, (self.numbers, self.keys, self.receipt)
+
     def again(self) -> Arguments:
         """Return the same under another serial number, with a receipt that goes on from this one."""
         receipt = Receipt(runs=self.receipt.runs, shape=self.receipt.shape)

@@ -187,6 +187,6 @@ def _mixer(
 def narrowed(index: Index, noise: Values) -> Index:
     """Return the index of a block in a noise that has one value for the whole of some axes."""
     return tuple(
-        part if noise.shape[axis] > 1 else (0 if isinstance(part, int) else slice(None))
+        part if noise.shape[axis] > 1 else (slice(None) if isinstance(part, slice | np.ndarray) else 0)
         for axis, part in enumerate(index)
     )

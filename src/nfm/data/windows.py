@@ -8,13 +8,19 @@ from torch import Tensor
 
 from nfm.core import compiled
 from nfm.core.kernel import kernel_in_use
+from nfm.errors import ShapeError
 
 
 def cut_windows(images: Tensor, corners: Tensor, size: tuple[int, int], mirrored: Tensor) -> Tensor:
     """Return windows [n,C,*size] of images [n,C,H,W], upper left at corners [n,2]; what lies over the border is 0."""
+    count = len(images)
+    if corners.shape != (count, 2) or mirrored.shape != (count,):
+        raise ShapeError(
+            f"expected as many examples as images, {count}, got {len(corners)} and {len(mirrored)}"
+        )
     images = images.contiguous()
-    if images.dtype == torch.uint8 and kernel_in_use() == "c":
-        return compiled.cut_windows(images, corners.contiguous(), size, mirrored.contiguous())
+    if images.is_cpu and images.dtype == torch.uint8 and kernel_in_use() == "c":
+        return compiled.cut_windows(images, corners.long().contiguous(), size, mirrored.bool().contiguous())
     return cut_readably(images, corners, size, mirrored)
 
 

@@ -68,7 +68,7 @@ def _drawn(block: int, laws: Laws) -> tuple[Beginning, ...]:
     return tuple(map(Beginning, chosen, keys, weights))
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=16)
 def _drawn_with_pairings(block: int, laws: Laws, batch: int, kind: type[Choice]) -> tuple[Beginning, ...]:
     def with_pairing(begun: Beginning) -> Beginning:
         if not laws.per_sample:
