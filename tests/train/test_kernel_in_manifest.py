@@ -54,6 +54,6 @@ def test_a_run_of_another_stream_is_not_gone_on_with(tmp_path: Path, monkeypatch
         monkeypatch.setitem(STREAMS, "torch", "another one")
         with pytest.raises(
             ConfigError,
-            match="stream: was 'SFC64 a block of 131,072 elements at most, small features whole', now 'another one'",
+            match="stream: was 'SFC64 a block of 196,608 elements at most, small features whole', now 'another one'",
         ):
             train(tmp_path / "run", epochs=1, method=preset("nfm"), resume=True)

@@ -24,7 +24,7 @@ from nfm.core.mixing import Pairing
 from nfm.core.pages import fresh_like
 
 SMALL = 2**20  # elements of a feature whose noises are drawn as one block
-BLOCK, BIG_BLOCK = 2**16, 2**17  # elements: small ones wait for Python's lock, big ones leave the cache
+BLOCK, BIG_BLOCK = 2**16, 3 * 2**16  # elements: small ones wait for Python's lock, big ones leave the cache
 BLOCKS = 8  # that a feature is cut into, if they are of such a size
 BLOCKS_A_THREAD = 4  # fewer are done sooner by one thread
 LONG = 2**14  # elements of an example that is mixed by itself: several at once are copied first

@@ -15,7 +15,7 @@ from nfm.errors import EnvironmentProblem, UsageError, did_you_mean
 
 STREAMS = {
     "c": "sfc32 by Threefry",
-    "torch": "SFC64 a block of 131,072 elements at most, small features whole",
+    "torch": "SFC64 a block of 196,608 elements at most, small features whole",
 }  # another word for every change of values
 KERNELS = tuple(STREAMS)
 AUTO = "auto"

@@ -15,7 +15,10 @@ from torch import Tensor
 Values = NDArray[np.float32]
 Start = NDArray[np.uint64]  # [3]: of SFC64
 
-_UNIT, _HALF_TURN = np.float32(2**-31), np.float32(math.pi * 2**-31)  # for a word of 32 bits, with its sign
+_UNIT, _HALF_TURN = (
+    np.float32(2**-31),
+    np.float32(math.pi * 2**-15),
+)  # of whole numbers of 32 and 16 bits, with a sign
 
 
 @dataclass(frozen=True)
@@ -32,38 +35,42 @@ class Law:
 
 
 def _gaussian_block(out: Values, start: Start, level: float) -> None:
-    """Make two values of two words, by Box and Muller's formula: radius * cos(angle) and radius * sin(angle)."""
-    size, half = out.size, out.size // 2
-    if size % 2:
-        pairs = np.empty(size + 1, np.float32)
+    """Make values in pairs, by Box and Muller's formula: radius * cos(angle) and radius * sin(angle).
+
+    A radius is made of 32 random bits, which its tail needs, and an angle of 16: 65,536 directions are enough.
+    """
+    half = -(-out.size // 2)
+    if out.size % 2:
+        pairs = np.empty(2 * half, np.float32)
         _gaussian_block(pairs, start, level)
         np.copyto(out, pairs[:-1].reshape(out.shape))
         return
-    words, flat = _words(start, size), out.reshape(-1)
-    radius, angle, first = flat[:half], flat[half:], words[:half]
-    np.bitwise_or(first, 1, first)  # none is 0, whose logarithm is infinite
-    np.copyto(flat, words, "unsafe")
+    words, flat = _words(start, 6 * half), out.reshape(-1)
+    lengths, turns = words.view(np.int32)[:half], words.view(np.int16)[2 * half : 3 * half]
+    radius, angle = flat[:half], flat[half:]
+    np.bitwise_or(lengths, 1, lengths)  # none is 0, whose logarithm is infinite
+    np.copyto(radius, lengths, "unsafe")
     np.abs(radius, radius)
     np.multiply(radius, _UNIT, radius)  # uniform in (0, 1]
     np.log(radius, radius)
     np.multiply(radius, np.float32(-2 * level**2), radius)
     np.sqrt(radius, radius)
+    np.copyto(angle, turns)
     np.multiply(angle, _HALF_TURN, angle)
-    memory = words.view(np.float32)  # nobody needs the words any more
-    cosine, sine = memory[:half], memory[half:]
+    cosine = words.view(np.float32)[:half]  # nobody needs the words any more, but their memory
     np.cos(angle, cosine)
-    np.sin(angle, sine)
-    np.multiply(radius, sine, angle)
+    np.sin(angle, angle)
+    np.multiply(radius, angle, angle)
     np.multiply(radius, cosine, radius)
 
 
 def _uniform_block(out: Values, start: Start, level: float) -> None:
-    np.copyto(out, _words(start, out.size).reshape(out.shape), "unsafe")
+    np.copyto(out, _signed(start, out.shape), "unsafe")
     np.multiply(out, np.float32(level * 2**-31), out)
 
 
 def _rademacher_block(out: Values, start: Start, level: float) -> None:
-    signs = _words(start, out.size).reshape(out.shape) >> 31 | 1
+    signs = _signed(start, out.shape) >> 31 | 1
     np.multiply(signs, np.float32(level), out=out, casting="unsafe")
 
 
@@ -77,11 +84,16 @@ class _Started(np.random.bit_generator.ISeedSequence):
         return self.start
 
 
-def _words(start: Start, count: int) -> NDArray[np.int32]:
-    """Return random whole numbers of 32 bits, by numpy's SFC64, which is faster than torch's generator."""
+def _signed(start: Start, shape: tuple[int, ...]) -> NDArray[np.int32]:
+    """Return random whole numbers of 32 bits."""
+    count = math.prod(shape)
+    return _words(start, 4 * count).view(np.int32)[:count].reshape(shape)
+
+
+def _words(start: Start, size: int) -> NDArray[np.uint64]:
+    """Return at least `size` random bytes, by numpy's SFC64, which is faster than torch's generator."""
     generator = np.random.SFC64(_Started(start))  # type: ignore[arg-type]  # numpy's types do not know of its protocol
-    pairs = generator.random_raw((count + 1) // 2)
-    return pairs.view(np.int32)[:count]
+    return generator.random_raw(-(-size // 8))
 
 
 LAWS: dict[str, Law] = {
