@@ -12,6 +12,7 @@ import torch
 from hypothesis import settings
 
 from comparing import assert_global_generators_untouched
+from nfm.core import compiled
 
 settings.register_profile("repeatable", max_examples=25, deadline=None, derandomize=True, database=None)
 settings.load_profile("repeatable")
@@ -33,6 +34,18 @@ def fresh_compiler() -> Iterator[None]:
     with torch._dynamo.config.patch(recompile_limit=torch._dynamo.config.recompile_limit):
         yield
     torch.compiler.reset()
+
+
+@pytest.fixture(params=["one thread", "OpenMP's threads", "threads of its own"])
+def kernel_threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the compiled kernel use threads for little, too."""
+    for name in ("MIXED_A_THREAD", "TO_MAKE_A_THREAD"):
+        monkeypatch.setattr(compiled, name, 1)
+    monkeypatch.setattr(compiled, "_FORKED", [True] if request.param == "threads of its own" else [])
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if request.param == "one thread" else 2)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

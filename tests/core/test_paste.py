@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from hypothesis import given
@@ -34,19 +32,7 @@ def by_indexing(x: Tensor, source: Tensor, box: Box) -> Tensor:
     return out
 
 
-@pytest.fixture(params=["one thread", "OpenMP's threads", "threads of its own"])
-def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Use threads for little, too."""
-    for name in ("MIXED_A_THREAD", "TO_MAKE_A_THREAD"):
-        monkeypatch.setattr(compiled, name, 1)
-    monkeypatch.setattr(compiled, "_FORKED", [True] if request.param == "threads of its own" else [])
-    before = torch.get_num_threads()
-    torch.set_num_threads(1 if request.param == "one thread" else 2)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.usefixtures("threads")
+@pytest.mark.usefixtures("kernel_threads")
 @pytest.mark.parametrize("box", BOXES, ids=str)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)

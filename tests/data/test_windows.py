@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from hypothesis import given
@@ -27,19 +25,7 @@ def pixels(*shape: int) -> Tensor:
     )  # none is what lies over the border
 
 
-@pytest.fixture(params=["one thread", "OpenMP's threads", "threads of its own"])
-def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Use threads for little, too."""
-    for name in ("MIXED_A_THREAD", "TO_MAKE_A_THREAD"):
-        monkeypatch.setattr(compiled, name, 1)
-    monkeypatch.setattr(compiled, "_FORKED", [True] if request.param == "threads of its own" else [])
-    before = torch.get_num_threads()
-    torch.set_num_threads(1 if request.param == "one thread" else 2)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.usefixtures("threads")
+@pytest.mark.usefixtures("kernel_threads")
 @pytest.mark.parametrize("size", [(7, 5), (4, 3), (11, 12)], ids=["as the image", "smaller", "bigger"])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_windows_are_those_cut_image_by_image(channels: int, size: tuple[int, int]) -> None:
