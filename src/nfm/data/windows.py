@@ -29,9 +29,9 @@ def cut_readably(images: Tensor, corners: Tensor, size: tuple[int, int], mirrore
     out = np.zeros((*images.shape[:2], *size), images.numpy().dtype)
     first = (-corners).clamp(min=0)
     last = torch.minimum(torch.tensor(size), torch.tensor(images.shape[2:]) - corners).maximum(first)
-    columns = torch.cat([first, last, first + corners, last + corners], dim=1).tolist()
+    edges = torch.cat([first, last, first + corners, last + corners], dim=1).tolist()
     for target, image, (top, left, bottom, right, *inside), mirror in zip(
-        out, images.numpy(), columns, mirrored.tolist(), strict=True
+        out, images.numpy(), edges, mirrored.tolist(), strict=True
     ):
         first_row, first_column, last_row, last_column = inside
         window = target[:, :, ::-1] if mirror else target
