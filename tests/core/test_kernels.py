@@ -234,6 +234,30 @@ def test_factors_of_small_features_are_kept_for_one_backward_pass(monkeypatch: p
         assert drawn_in_backward(choice(noise), x, monkeypatch) > 0
 
 
+@pytest.mark.parametrize(
+    ("shape", "blocks_left"),
+    [((24, 16, 64, 64), 1), ((6, 300_000), 2), ((70, 17_000), 2), ((400, 3000), 0)],
+    ids=str,
+)
+def test_factors_of_big_features_are_kept_but_for_the_last(
+    shape: tuple[int, ...], blocks_left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last blocks of long examples are drawn again, whichever examples are mixed with which."""
+    noise, many = nfm.Noise(0.4, 0.2, "gaussian", "gaussian"), len(blocks_of(shape))
+    with use_kernel("torch"), threads(2):
+        x = feature(shape, "contiguous").requires_grad_()
+        assert drawn_in_backward(choice(noise), x, monkeypatch) == blocks_left
+        assert drawn_in_backward(choice(noise), x, monkeypatch, choice(noise, key=4)) == many
+        for layout, per_sample in itertools.product(("contiguous", "channels last"), (False, True)):
+            x, g = feature(shape, layout), feature(shape, layout, seed=1)
+            made = choice(noise, per_sample=per_sample)
+            (_, grad), (_, expected) = by_operator(made, x, g), by_equations(made, x, g)
+            assert torch.equal(grad, expected)
+            assert not torch.equal(
+                by_operator(choice(noise, per_sample=per_sample, key=4), x, g)[1], expected
+            )
+
+
 def gradient(made: Choice, x: Tensor) -> Tensor:
     (found,) = torch.autograd.grad(made.apply(x), x, torch.ones_like(x))
     return found

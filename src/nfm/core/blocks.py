@@ -1,10 +1,4 @@
-"""Mix and noise without a compiler, fast: threads over blocks that stay in cache, little made besides the output.
-
-A block is a run of elements: a part of one example, or a few whole ones. A thread takes a block, draws its noise, mixes
-it with those of the partners, and writes the result; the values do not depend on the number of threads. The
-sums are those of ``mixing`` and ``noise``, which are the oracle: both give the same bits. They are done by numpy on the
-memory of the tensors: it makes views sooner, and never starts threads of its own.
-"""
+"""Blocks of a feature, and threads over them: runs of elements, parts of one example or a few whole ones."""
 
 from __future__ import annotations
 
@@ -18,17 +12,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
-
-from nfm.core.mixing import Pairing
-from nfm.core.pages import fresh_like
 
 SMALL = 2**20  # elements of a feature whose noises are drawn as one block
 BLOCK, BIG_BLOCK = 2**16, 3 * 2**16  # elements: small ones wait for Python's lock, big ones leave the cache
 BLOCKS = 8  # that a feature is cut into, if they are of such a size
 BLOCKS_A_THREAD = 4  # fewer are done sooner by one thread
 LONG = 2**14  # elements of an example that is mixed by itself: several at once are copied first
-HALF = (torch.float16, torch.bfloat16)
 
 Index = tuple[Any, ...]  # whole numbers, a range, or in the first place an array of examples
 Item = TypeVar("Item")
@@ -77,8 +66,11 @@ def _ranges(rows: int, most: int) -> Iterator[tuple[int, int]]:
     return itertools.pairwise(edges)
 
 
-def in_threads(work: Callable[[int, Item], object], items: Sequence[Item]) -> None:
-    """Let up to `torch.get_num_threads()` threads take numbered items from one pile; they end with the call."""
+def in_threads(work: Callable[[int, Item], object], items: Sequence[Item], *, a_thread: int = 0) -> None:
+    """Let up to `torch.get_num_threads()` threads take numbered items from one pile; they end with the call.
+
+    a_thread: how many items a thread is worth, 0 for that of blocks.
+    """
     pile = iter(enumerate(items))
     errors: list[BaseException] = []
 
@@ -90,7 +82,7 @@ def in_threads(work: Callable[[int, Item], object], items: Sequence[Item]) -> No
         except BaseException as error:
             errors.append(error)
 
-    count = min(torch.get_num_threads(), len(items) // BLOCKS_A_THREAD)
+    count = min(torch.get_num_threads(), len(items) // (a_thread or BLOCKS_A_THREAD))
     helpers = [threading.Thread(target=take) for _ in range(count - 1)]
     for helper in helpers:
         helper.start()
@@ -99,89 +91,6 @@ def in_threads(work: Callable[[int, Item], object], items: Sequence[Item]) -> No
         helper.join()
     if errors:
         raise errors[0]
-
-
-# The additive noise and the multiplicative factor of a block, None where there is none; the noise may be drawn into the
-# memory that is given, that of the block's output
-Noises = Callable[[int, Block, Values], tuple[Values | None, Values | None]]
-
-
-def mix_noise(x: Tensor, pairing: Pairing, noises: Noises) -> Tensor:
-    """Return `x` mixed and perturbed."""
-    if x.dtype in HALF:  # added up in float32
-        return mix_noise(x.float(), pairing, noises).to(x.dtype)
-    out = fresh_like(x)
-    target, mix = out.numpy(), _mixer(x.detach().numpy(), None, pairing, x.dtype, transposed=False)
-
-    def work(number: int, block: Block) -> None:
-        h = target[block.at]
-        add, factor = noises(number, block, h)
-        mixed = h if add is None else np.empty(block.shape, h.dtype)
-        mix(mixed, block)
-        if factor is not None:
-            np.multiply(mixed, factor, mixed)
-        if add is not None:
-            np.add(mixed, add, h)
-
-    in_threads(work, _blocks_to_mix(x))
-    return out
-
-
-def mix_noise_transposed(g: Tensor, pairing: Pairing, factor: Values | None) -> Tensor:
-    """Return the gradient of x for the gradient `g` of the output; the factors of all elements broadcast against it."""
-    if g.dtype in HALF:
-        return mix_noise_transposed(g.float(), pairing, factor).to(g.dtype)
-    out = fresh_like(g)
-    target, mix = out.numpy(), _mixer(g.detach().numpy(), factor, pairing, g.dtype, transposed=True)
-    in_threads(lambda _, block: mix(target[block.at], block), _blocks_to_mix(g))
-    return out
-
-
-def _blocks_to_mix(x: Tensor) -> tuple[Block, ...]:
-    return blocks_of(tuple(x.shape), limit=BLOCK if is_small(x.shape) else 0)
-
-
-def _mixer(
-    source: Values, factor: Values | None, pairing: Pairing, dtype: torch.dtype, *, transposed: bool
-) -> Callable[[Values, Block], None]:
-    """Return what writes a block of `mix` of h = source * factor, or of its transposed.
-
-    Either is own part * h + (other part * h)[order].
-    """
-
-    def h_at(index: Index, out: Values) -> Values:
-        if factor is None:
-            return source[index]
-        return np.multiply(source[index], factor[narrowed(index, factor)], out)
-
-    if pairing.unmixed:
-        return lambda out, block: np.copyto(out, h_at(block.at, out))
-    order = (pairing.inverse if transposed else pairing.partner).numpy()
-    own, other = (part.numpy() for part in pairing.parts(dtype))  # one, or one an example
-    if transposed and pairing.per_sample:
-        other = other[order]
-
-    def of(part: Values, rows: Any, out: Values) -> Values:
-        if not pairing.per_sample:
-            return part
-        weights: Values = part[rows]
-        return weights.reshape(-1, *[1] * (out.ndim - 1)) if weights.ndim else weights
-
-    def add(out: Values, rows: Any, inner: Sequence[Any], theirs: Values) -> None:
-        np.multiply(h_at((order[rows], *inner), theirs), of(other, rows, out), theirs)
-        np.add(out, theirs, out)
-
-    def mix(out: Values, block: Block) -> None:
-        rows, *inner = block.at
-        np.multiply(h_at(block.at, out), of(own, rows, out), out)
-        if not isinstance(rows, slice) or out[0].size < LONG:
-            add(out, rows, inner, np.empty_like(out))
-            return
-        theirs = np.empty_like(out[0])
-        for place, row in enumerate(range(rows.start, rows.stop)):
-            add(out[place], row, inner, theirs)
-
-    return mix
 
 
 def narrowed(index: Index, noise: Values) -> Index:

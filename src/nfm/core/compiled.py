@@ -42,12 +42,11 @@ _SILENCE = (_NO_NOISE, _NO_NOISE, _NO_NOISE)
 class _Job(ctypes.Structure):
     _fields_ = (
         ("out", ctypes.c_void_p), ("input", ctypes.c_void_p), ("other", ctypes.c_void_p),
-        ("own_parts", ctypes.c_void_p), ("starts", ctypes.c_void_p),
+        ("own_parts", ctypes.c_void_p), ("path", ctypes.c_void_p),
         ("examples", ctypes.c_int64), ("size", ctypes.c_int64), ("channels", ctypes.c_int64),
         ("add", _Noise), ("mult", _Noise), ("touch", _Noise),
         ("own_part", ctypes.c_float), ("untouched", ctypes.c_float),
-        ("transposed", ctypes.c_int32), ("threads", ctypes.c_int32), ("next", ctypes.c_int64),
-        ("team", ctypes.c_void_p),
+        ("transposed", ctypes.c_int32), ("threads", ctypes.c_int32), ("team", ctypes.c_void_p),
     )  # fmt: skip
 
 
@@ -56,7 +55,7 @@ class _Pasting(ctypes.Structure):
         ("out", ctypes.c_void_p), ("input", ctypes.c_void_p), ("source", ctypes.c_void_p),
         ("examples", ctypes.c_int64), ("planes", ctypes.c_int64), ("rows", ctypes.c_int64), ("row", ctypes.c_int64),
         ("top", ctypes.c_int64), ("bottom", ctypes.c_int64), ("left", ctypes.c_int64), ("right", ctypes.c_int64),
-        ("threads", ctypes.c_int32), ("next", ctypes.c_int64), ("team", ctypes.c_void_p),
+        ("threads", ctypes.c_int32), ("team", ctypes.c_void_p),
     )  # fmt: skip
 
 
@@ -66,15 +65,14 @@ class _Cutting(ctypes.Structure):
         ("mirrored", ctypes.c_void_p),
         ("examples", ctypes.c_int64), ("planes", ctypes.c_int64), ("rows", ctypes.c_int64), ("columns", ctypes.c_int64),
         ("height", ctypes.c_int64), ("width", ctypes.c_int64),
-        ("threads", ctypes.c_int32), ("next", ctypes.c_int64), ("team", ctypes.c_void_p),
+        ("threads", ctypes.c_int32), ("team", ctypes.c_void_p),
     )  # fmt: skip
 
 
 class _Levels(ctypes.Structure):
     _fields_ = (
         ("out", ctypes.c_void_p), ("input", ctypes.c_void_p), ("keys", ctypes.c_void_p), ("table", ctypes.c_void_p),
-        ("examples", ctypes.c_int64), ("size", ctypes.c_int64), ("threads", ctypes.c_int32), ("next", ctypes.c_int64),
-        ("team", ctypes.c_void_p),
+        ("examples", ctypes.c_int64), ("size", ctypes.c_int64), ("threads", ctypes.c_int32), ("team", ctypes.c_void_p),
     )  # fmt: skip
 
 
@@ -171,16 +169,16 @@ def _run(x: Tensor, pairing: Pairing, plan: NoisePlan, *, transposed: bool) -> T
     out, own, team = fresh_like(x), pairing.number, _team_here()
     order = None if own == 1 else pairing.inverse if transposed else pairing.partner
     parts = pairing.weight.to(torch.float32).contiguous() if own is None else None
-    starts = torch.empty(len(x), dtype=torch.uint8) if transposed else None
+    path = None if order is None else torch.empty(2 * x.shape[0], dtype=torch.int64, device="cpu")
     noises = (
         (_noise(plan.add, plan.scale), _noise(plan.mult), _noise(plan.touch)) if not plan.silent else _SILENCE
     )
     job = _Job(
         out.data_ptr(), x.data_ptr(), None if order is None else order.data_ptr(),
-        None if parts is None else parts.data_ptr(), None if starts is None else starts.data_ptr(),
+        None if parts is None else parts.data_ptr(), None if path is None else path.data_ptr(),
         x.shape[0], x.numel() // x.shape[0], 1 if x.is_contiguous() else x.shape[1], *noises,
         own or 0.0, 2 * plan.sparsity, transposed,
-        _threads(x, MIXED_A_THREAD if plan.silent else NOISY_A_THREAD, team), 0, team,
+        _threads(x, MIXED_A_THREAD if plan.silent else NOISY_A_THREAD, team), team,
     )  # fmt: skip
     _library().nfm_mix_noise(ctypes.byref(job))
     return out
@@ -200,7 +198,7 @@ def paste_box(x: Tensor, source: Tensor, box: tuple[int, int, int, int]) -> Tens
     pixel *= x.element_size()
     job = _Pasting(
         out.data_ptr(), x.data_ptr(), source.data_ptr(), n, planes, height, width * pixel,
-        top, bottom, left * pixel, right * pixel, _threads(x, MIXED_A_THREAD, team), 0, team,
+        top, bottom, left * pixel, right * pixel, _threads(x, MIXED_A_THREAD, team), team,
     )  # fmt: skip
     _library().nfm_paste_box(ctypes.byref(job))
     return out
@@ -213,7 +211,7 @@ def cut_windows(images: Tensor, corners: Tensor, size: tuple[int, int], mirrored
     out = images.new_empty(n, channels, *size)
     job = _Cutting(
         out.data_ptr(), images.data_ptr(), corners.data_ptr(), mirrored.data_ptr(), n, channels, *shape, *size,
-        _threads(out, MIXED_A_THREAD, team), 0, team,
+        _threads(out, MIXED_A_THREAD, team), team,
     )  # fmt: skip
     _library().nfm_cut_windows(ctypes.byref(job))
     return out
@@ -225,7 +223,7 @@ def draw_levels(pixels: Tensor, keys: Tensor, table: Tensor) -> Tensor:
     out = torch.empty_like(pixels)
     job = _Levels(
         out.data_ptr(), pixels.data_ptr(), keys.data_ptr(), table.data_ptr(), len(keys),
-        pixels.numel() // len(keys), _threads(pixels, NOISY_A_THREAD, team), 0, team,
+        pixels.numel() // len(keys), _threads(pixels, NOISY_A_THREAD, team), team,
     )  # fmt: skip
     _library().nfm_draw_levels(ctypes.byref(job))
     return out

@@ -1,8 +1,10 @@
 """The factors 1 + noise of the last forward pass, if they are not too many, kept for its backward pass.
 
-A memo and no more: it is found by what was drawn, so it changes time and memory and never a value. Another forward pass
-in between takes its place, and then the factors are drawn again, as they are for big features. The memory is used again
-by the next step: fresh pages cost time. Every thread has its own: two may draw the same at once.
+Of a big feature the last ones are not kept: with what the threads need for themselves, the others take as much as one
+tensor like the output. A memo and no more: it is found by what was drawn, so it changes time and memory and never a
+value. Another forward pass in between takes its place, and then the factors are drawn again, as they are for features
+too big. The memory is used again by the next step: fresh pages cost time. Every thread has its own: two may draw the
+same at once.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from nfm.core.blocks import LONG, blocks_of, is_small
 from nfm.core.lasting import lasting
 from nfm.core.noise_plan import NoisePlan
 from nfm.core.pages import fresh_like
 
 MOST = 2**23  # elements: 32 MiB
+SHARE = 7 / 8  # that is kept of a big feature's
 
 
 class _Kept(threading.local):
@@ -31,14 +35,23 @@ class _Kept(threading.local):
 _KEPT = _Kept()
 
 
+def count_of(shape: tuple[int, ...]) -> int:
+    """Return how many factors of a feature of `shape` are kept: those of its first examples, in whole blocks."""
+    size, example = math.prod(shape), math.prod(shape[1:])
+    if is_small(shape) or example < LONG:
+        return size
+    starts = (block.first for block in blocks_of(shape) if block.first <= SHARE * size)
+    return max(first for first in starts if first % example == 0)
+
+
 def keep(plan: NoisePlan, shape: tuple[int, ...]) -> Tensor | None:
-    """Return memory for the factors of `plan`, or None for a feature too big; it is kept from now on."""
+    """Return memory for the factors of `plan` that are kept from now on, or None for a feature too big."""
     if _KEPT.last:
         _KEPT.idle = list(_KEPT.last.values())
         _KEPT.last.clear()
     if plan.mult is None or math.prod(shape) > MOST:
         return None
-    return _KEPT.last.setdefault((plan.linear_part(), shape), _memory(math.prod(shape)))
+    return _KEPT.last.setdefault((plan.linear_part(), shape), _memory(count_of(shape)))
 
 
 @lasting

@@ -45,13 +45,12 @@ struct job { /* as in nfm/core/compiled.py */
     const float *in;
     const int64_t *other; /* [examples] who is mixed in (transposed: who took from it), or NULL: nothing is mixed */
     const float *own_parts; /* [examples], or NULL: all have own_part */
-    uint8_t *starts; /* [examples] scratch of the transposed map */
+    int64_t *path; /* [2 * examples] scratch: the examples along the cycles of `other`, then who was seen */
     int64_t examples, size, channels; /* channels > 1: an example lies in memory with its channels last */
     struct noise add, mult, touch;
     float own_part;
     float untouched; /* where touch + 1 is below this, there is no noise */
     int32_t transposed, threads;
-    int64_t next; /* the first piece of work that nobody took yet */
     team team;
 };
 
@@ -62,7 +61,6 @@ struct pasting { /* as in nfm/core/compiled.py */
     int64_t examples, planes, rows, row; /* planes of an example, rows of a plane, bytes of a row */
     int64_t top, bottom, left, right; /* the box: rows of a plane, bytes of a row, ends excluded */
     int32_t threads;
-    int64_t next;
     team team;
 };
 
@@ -73,7 +71,6 @@ struct cutting { /* as in nfm/core/compiled.py */
     const uint8_t *mirrored; /* [examples] */
     int64_t examples, planes, rows, columns, height, width; /* of an image, and of a window */
     int32_t threads;
-    int64_t next;
     team team;
 };
 
@@ -84,7 +81,6 @@ struct levels { /* as in nfm/core/compiled.py */
     const int32_t *table; /* [256 * 256] for an old level and a column: threshold << 8 | (column ^ alias) */
     int64_t examples, size;
     int32_t threads;
-    int64_t next;
     team team;
 };
 
@@ -332,6 +328,14 @@ INLINE void take(const struct job *job, struct tile tile, float *ordered, struct
         perturb(job, ordered + done, example, (tile.first + done) / CHUNK);
 }
 
+/* Tell whether the map differs from its transpose. */
+INLINE int transposes(const struct job *job) { return job->transposed && job->other; }
+
+INLINE int64_t example_at(const struct job *job, int64_t place) {
+    const int64_t example = job->path ? job->path[place] : place;
+    return example < 0 ? ~example : example;
+}
+
 VECTORISED static void forward(const struct job *job, int64_t example, int64_t number) {
     float buffer[TILE * CHUNK];
     const struct tile tile = tile_of(job, number);
@@ -345,11 +349,13 @@ VECTORISED static void forward(const struct job *job, int64_t example, int64_t n
     if (ordered == buffer) lay(job, tile, out, (struct blend){.a = buffer}, TO_MEMORY);
 }
 
-/* One tile of the examples on a stretch: each gets its own part of (1 + mult) * in, and a part of that of who took
-   from it. Along a cycle of the permutation each of these is computed once, for two outputs. */
-VECTORISED static void transposed(const struct job *job, int64_t number, int64_t start) {
+/* One tile of the examples on the stretch that starts at a place of the path: each gets its own part of
+   (1 + mult) * in, and a part of that of who took from it, the next one. Each of these is computed once, for two
+   outputs. */
+VECTORISED static void transposed(const struct job *job, int64_t number, int64_t place) {
     float values[3 * TILE * CHUNK];
     const struct tile tile = tile_of(job, number);
+    const int64_t start = example_at(job, place);
     float *first = values, *mine = first, *theirs = first + tile_size(job), *spare = theirs + tile_size(job);
     take(job, tile, first, (struct blend){.a = job->in + start * job->size}, start);
     for (int64_t example = start, taker;; example = taker) {
@@ -358,7 +364,7 @@ VECTORISED static void transposed(const struct job *job, int64_t number, int64_t
         else take(job, tile, theirs, (struct blend){.a = job->in + taker * job->size}, taker);
         const struct blend both = {mine, theirs, own_part(job, example), 1.0f - own_part(job, taker)};
         lay(job, tile, job->out + example * job->size, both, TO_MEMORY);
-        if (job->starts[taker]) return;
+        if (++place == job->examples || job->path[place] < 0) return;
         float *done = mine == first ? spare : mine;
         mine = theirs, theirs = done;
     }
@@ -366,30 +372,54 @@ VECTORISED static void transposed(const struct job *job, int64_t number, int64_t
 
 /* --- threads: those of OpenMP, which torch keeps, or some that are made for one call and gone after it -------- */
 
-struct task { void (*work)(void *); void *argument; };
+struct share { _Alignas(64) int64_t next, end; }; /* of the pieces: the first that nobody took, and the last's end */
 
-static void *run_task(void *argument) {
-    const struct task *task = argument;
-    task->work(task->argument);
+struct crew { /* who works through the pieces of one job */
+    void (*work)(const void *job, int64_t piece);
+    const void *job;
+    pthread_t caller;
+    int64_t threads, helpers; /* helpers that have come */
+    struct share shares[THREADS];
+};
+
+/* Take the pieces of a share of one's own, then those that are left of others': what lies together is done by one, and
+   nobody waits for a counter that others change. The caller's share is the first, as in torch's loops over a batch. */
+static void work_through(void *argument) {
+    struct crew *crew = argument;
+    const int64_t helps = !pthread_equal(pthread_self(), crew->caller);
+    const int64_t own = helps ? 1 + __atomic_fetch_add(&crew->helpers, 1, __ATOMIC_RELAXED) : 0;
+    for (int64_t share = own; share < own + crew->threads; share++) {
+        struct share *from = &crew->shares[share % crew->threads];
+        for (int64_t piece; (piece = __atomic_fetch_add(&from->next, 1, __ATOMIC_RELAXED)) < from->end;)
+            crew->work(crew->job, piece);
+    }
+}
+
+static void *help(void *crew) {
+    work_through(crew);
     return NULL;
 }
 
-/* Let `threads` of them do one work together: each takes pieces until there are none. */
-static void in_threads(void (*work)(void *), void *argument, int32_t threads, team team) {
-    struct task task = {work, argument};
+/* Let `threads` of them work through the pieces of one job. */
+static void in_threads(void (*work)(const void *job, int64_t piece), const void *job, int64_t pieces, int32_t threads,
+                       team team) {
+    struct crew crew;
     pthread_t helpers[THREADS];
     pthread_attr_t attributes;
     int made = 0;
-    if (threads > 1 && team) {
-        team(work, argument, (unsigned)threads, 0);
+    crew.work = work, crew.job = job, crew.caller = pthread_self(), crew.helpers = 0;
+    crew.threads = threads < THREADS ? threads : THREADS;
+    for (int64_t share = 0; share < crew.threads; share++)
+        crew.shares[share] = (struct share){pieces * share / crew.threads, pieces * (share + 1) / crew.threads};
+    if (crew.threads > 1 && team) {
+        team(work_through, &crew, (unsigned)crew.threads, 0);
         return;
     }
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK);
-    while (made < threads - 1 && made < THREADS && !pthread_create(&helpers[made], &attributes, run_task, &task))
-        made++;
+    while (made < crew.threads - 1 && !pthread_create(&helpers[made], &attributes, help, &crew)) made++;
     pthread_attr_destroy(&attributes);
-    work(argument);
+    work_through(&crew);
     while (made) pthread_join(helpers[--made], NULL);
 }
 
@@ -400,35 +430,37 @@ static int64_t tiles_of(const struct job *job) { return (job->size + tile_size(j
 /* Return how many examples are a piece of work: all, or fewer where there is no tile for each thread. */
 static int64_t stretch_of(const struct job *job) { return tiles_of(job) < job->threads ? STRETCH : job->examples; }
 
-/* Mark where stretches start: at one example of each cycle of the permutation, and again after so many. */
-static void mark_starts(struct job *job) {
+/* Lay the path: who is mixed in comes next, while the cache still has it. Where a stretch starts, at one example of
+   each cycle and again after so many, it holds the complement. */
+static void lay_path(struct job *job) {
+    int64_t *seen = job->path + job->examples, *end = job->path;
     const int64_t most = stretch_of(job);
-    memset(job->starts, 2, (size_t)job->examples);
-    for (int64_t start = 0; start < job->examples; start++) {
-        if (job->starts[start] != 2) continue;
-        job->starts[start] = 1;
-        for (int64_t next = job->other[start], steps = 1; next != start; next = job->other[next], steps++)
-            job->starts[next] = steps % most == 0;
-    }
+    memset(seen, 0, sizeof(int64_t) * (size_t)job->examples);
+    for (int64_t start = 0; start < job->examples; start++)
+        for (int64_t next = start, steps = 0; !seen[next]; next = job->other[next], steps++) {
+            seen[next] = 1;
+            *end++ = steps % most ? next : ~next;
+        }
 }
 
-static void work_through(void *argument) {
-    struct job *job = argument;
-    const int64_t tiles = tiles_of(job), units = tiles * job->examples;
-    const int transposes = job->transposed && job->other; /* else the transposed map is the map */
-    const int64_t batch = transposes ? stretch_of(job) : job->channels > 1 ? 1 : BATCH;
-    for (;;) {
-        const int64_t first = __atomic_fetch_add(&job->next, batch, __ATOMIC_RELAXED);
-        if (first >= units) return;
-        for (int64_t unit = first; unit < first + batch && unit < units; unit++)
-            if (!transposes) forward(job, unit / tiles, unit % tiles);
-            else if (job->starts[unit % job->examples]) transposed(job, unit / job->examples, unit % job->examples);
-    }
+/* Return how many tiles are a piece: those of examples in a row, or one tile of the examples on a stretch. */
+static int64_t piece_of(const struct job *job) {
+    if (transposes(job)) return stretch_of(job);
+    return job->channels > 1 ? 1 : BATCH;
+}
+
+static void work_on(const void *argument, int64_t piece) {
+    const struct job *job = argument;
+    const int64_t tiles = tiles_of(job), units = tiles * job->examples, size = piece_of(job);
+    for (int64_t unit = piece * size; unit < (piece + 1) * size && unit < units; unit++)
+        if (!transposes(job)) forward(job, example_at(job, unit / tiles), unit % tiles);
+        else if (job->path[unit % job->examples] < 0) transposed(job, unit / job->examples, unit % job->examples);
 }
 
 EXPORT void nfm_mix_noise(struct job *job) {
-    if (job->transposed && job->other) mark_starts(job);
-    in_threads(work_through, job, job->threads, job->team);
+    const int64_t units = tiles_of(job) * job->examples, size = piece_of(job);
+    if (job->other) lay_path(job);
+    in_threads(work_on, job, (units + size - 1) / size, job->threads, job->team);
 }
 
 /* --- pasted boxes -------------------------------------------------------------------------------------------- */
@@ -446,21 +478,20 @@ static void paste(const struct pasting *job, int64_t plane, int64_t from) {
     memcpy(out + job->bottom * job->row, own + job->bottom * job->row, (size_t)(size - job->bottom * job->row));
 }
 
-static void paste_all(void *argument) {
-    struct pasting *job = argument;
-    for (;;) {
-        const int64_t example = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED);
-        if (example >= job->examples) return;
-        for (int64_t plane = 0; plane < job->planes; plane++)
-            paste(job, example * job->planes + plane, job->source[example] * job->planes + plane);
-    }
+static void paste_example(const void *argument, int64_t example) {
+    const struct pasting *job = argument;
+    for (int64_t plane = 0; plane < job->planes; plane++)
+        paste(job, example * job->planes + plane, job->source[example] * job->planes + plane);
 }
 
-EXPORT void nfm_paste_box(struct pasting *job) { in_threads(paste_all, job, job->threads, job->team); }
+EXPORT void nfm_paste_box(const struct pasting *job) {
+    in_threads(paste_example, job, job->examples, job->threads, job->team);
+}
 
 /* --- windows of images, each its own: what lies over the border is 0 ------------------------------------------- */
 
-VECTORISED static void cut(const struct cutting *job, int64_t example) {
+VECTORISED static void cut(const void *argument, int64_t example) {
+    const struct cutting *job = argument;
     const int64_t top = job->corners[2 * example], left = job->corners[2 * example + 1];
     const int64_t first = left < 0 ? -left : 0, beyond = job->columns - left;
     const int64_t last = beyond < job->width ? beyond : job->width; /* of the window's columns with pixels */
@@ -475,13 +506,9 @@ VECTORISED static void cut(const struct cutting *job, int64_t example) {
         }
 }
 
-static void cut_all(void *argument) {
-    struct cutting *job = argument;
-    for (int64_t example; (example = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED)) < job->examples;)
-        cut(job, example);
+EXPORT void nfm_cut_windows(const struct cutting *job) {
+    in_threads(cut, job, job->examples, job->threads, job->team);
 }
-
-EXPORT void nfm_cut_windows(struct cutting *job) { in_threads(cut_all, job, job->threads, job->team); }
 
 /* --- levels of pixels: one look-up in an alias table each, as nfm/evaluate/corruptions/laws.py has it ------------ */
 
@@ -493,7 +520,8 @@ INLINE uint64_t split_mix(uint64_t z) {
     return z ^ z >> 31;
 }
 
-VECTORISED static void draw_levels(const struct levels *job, int64_t example) {
+VECTORISED static void draw_levels(const void *argument, int64_t example) {
+    const struct levels *job = argument;
     uint32_t words[CHUNK];
     const uint8_t *in = job->in + example * job->size;
     uint8_t *out = job->out + example * job->size;
@@ -512,13 +540,9 @@ VECTORISED static void draw_levels(const struct levels *job, int64_t example) {
     }
 }
 
-static void draw_all_levels(void *argument) {
-    struct levels *job = argument;
-    for (int64_t example; (example = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED)) < job->examples;)
-        draw_levels(job, example);
+EXPORT void nfm_draw_levels(const struct levels *job) {
+    in_threads(draw_levels, job, job->examples, job->threads, job->team);
 }
-
-EXPORT void nfm_draw_levels(struct levels *job) { in_threads(draw_all_levels, job, job->threads, job->team); }
 
 /* --- values alone -------------------------------------------------------------------------------------------- */
 

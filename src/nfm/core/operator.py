@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nfm.core import blocks, compiled, kept, whole
+from nfm.core import blockwise, compiled, kept, whole
 from nfm.core.affine_operator import register_affine
 from nfm.core.arguments import Arguments, Numbers
 from nfm.core.kernel import kernel_in_use
@@ -130,7 +130,7 @@ def mix_noise_transposed(g: Tensor, pairing: Pairing, plan: NoisePlan) -> Tensor
 
 def wide(x: Tensor) -> Tensor:
     """Return `x` in the dtype in which it is added up."""
-    return x.float() if x.dtype in blocks.HALF else x
+    return x.float() if x.dtype in blockwise.HALF else x
 
 
 def _same_layout(values: Tensor, like: Tensor) -> Tensor:
@@ -179,7 +179,7 @@ def _forward(
     try:
         if drawn_at_once(plan, shape):
             return whole.mix_noise(wide(x), pairing, *whole_noises_of(plan, shape)).to(x.dtype)
-        return blocks.mix_noise(x, pairing, noises_of(plan, shape))
+        return blockwise.mix_noise(x, pairing, noises_of(plan, shape))
     except BaseException:
         kept.forget()
         raise
@@ -203,8 +203,8 @@ def _transposed(
     if drawn_at_once(plan, shape):
         with whole_factors_of(plan, shape) as factor:
             return whole.mix_noise_transposed(wide(g), pairing, factor).to(g.dtype)
-    with factors_of(plan, shape) as factor:
-        return blocks.mix_noise_transposed(g, pairing, factor)
+    with factors_of(plan, shape) as factors:
+        return blockwise.mix_noise_transposed(g, pairing, factors)
 
 
 def linear_part(numbers: Tensor) -> Tensor:

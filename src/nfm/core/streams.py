@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from nfm.core import compiled, kept
-from nfm.core.blocks import BLOCK, Block, Noises, Values, blocks_of, in_threads, is_small, narrowed
+from nfm.core.blocks import BLOCK, Block, Values, blocks_of, in_threads, is_small, narrowed
+from nfm.core.blockwise import Noises
+from nfm.core.factors import Factors
 from nfm.core.kernel import kernel_in_use
 from nfm.core.laws import LAWS
 from nfm.core.noise_plan import NoisePlan, Source
@@ -19,6 +21,7 @@ from nfm.core.pages import fresh_like
 from nfm.randomness import passing_generator, torch_generator
 
 CPU = torch.device("cpu")
+WORTH_A_THREAD = 2  # blocks of which only a few are drawn
 
 
 def draw_values(law: str, shape: tuple[int, ...], key: int, device: torch.device) -> Tensor:
@@ -101,40 +104,51 @@ def noises_of(plan: NoisePlan, shape: tuple[int, ...]) -> Noises:
 
 
 @contextmanager
-def factors_of(plan: NoisePlan, shape: tuple[int, ...]) -> Iterator[Values | None]:
-    """Lend the factors of a feature again, for the backward pass, in a shape that broadcasts; None: there are none."""
+def factors_of(plan: NoisePlan, shape: tuple[int, ...]) -> Iterator[Factors | None]:
+    """Lend the factors of a feature again, for the backward pass; None: there are none."""
     plan = plan.linear_part()
     if plan.mult is None:
         yield None
     elif kernel_in_use() == "c" or not plan.fine(shape):
-        yield _drawn_at_once(plan, shape)[1]
+        values = _drawn_at_once(plan, shape)[1]
+        yield None if values is None else Factors(values)
     else:
-        with kept.taken(plan, shape) as factors:
-            if factors is None:
-                factors = _factors_by_block(plan, shape)
-            yield factors[: math.prod(shape)].view(shape).numpy()
+        with kept.taken(plan, shape) as first:
+            if first is None:
+                yield Factors(_factors_by_block(plan, shape, 0))
+            elif kept.count_of(shape) == math.prod(shape):
+                yield Factors(first[: math.prod(shape)].view(shape).numpy())
+            else:
+                count = kept.count_of(shape)
+                others = _factors_by_block(plan, shape, count)
+                yield Factors(first[:count].view(-1, *shape[1:]).numpy(), others)
 
 
-def _factors_by_block(plan: NoisePlan, shape: tuple[int, ...]) -> Tensor:
-    factors = fresh_like(torch.empty(math.prod(shape), dtype=torch.float32, device=CPU))
-    noises, flat = _drawn_by_block(plan, shape, factors), factors.numpy()
-    in_threads(lambda number, block: noises(number, block, flat), blocks_of(shape))
-    return factors
+def _factors_by_block(plan: NoisePlan, shape: tuple[int, ...], before: int) -> Values:
+    """Return the factors of the examples behind `before` elements."""
+    factors = fresh_like(torch.empty(math.prod(shape) - before, dtype=torch.float32, device=CPU))
+    noises, flat = _drawn_by_block(plan, shape, factors, before), factors.numpy()
+    behind = [(number, block) for number, block in enumerate(blocks_of(shape)) if block.first >= before]
+    in_threads(lambda _, numbered: noises(*numbered, flat), behind, a_thread=WORTH_A_THREAD)
+    return flat.reshape(-1, *shape[1:])
 
 
-def _part(flat: Values, block: Block) -> Values:
-    return flat[block.first : block.first + math.prod(block.shape)].reshape(block.shape)
+def _drawn_by_block(
+    plan: NoisePlan, shape: tuple[int, ...], factors: Tensor | None, before: int = 0
+) -> Noises:
+    """Draw the values of a block when it comes; its factors into `factors`, as far as they reach.
 
-
-def _drawn_by_block(plan: NoisePlan, shape: tuple[int, ...], factors: Tensor | None) -> Noises:
-    """Draw the values of a block when it comes; its factors into `factors` [elements], if there is such."""
-    kept_factors = None if factors is None else factors.numpy()
+    before: how many elements lie before those of `factors`, which is flat.
+    """
+    flat = None if factors is None else factors.numpy()
     fillings = {source: _filling(source, shape) for source in plan.sources}
 
     def noises(number: int, block: Block, h: Values) -> tuple[Values | None, Values | None]:
+        start, size = block.first - before, math.prod(block.shape)
+
         def values_of(source: Source) -> Values:
-            if kept_factors is not None and source is plan.mult:
-                out = _part(kept_factors, block)
+            if flat is not None and source is plan.mult and start + size <= len(flat):
+                out = flat[start : start + size].reshape(block.shape)
             elif source is plan.add and h.dtype == np.float32 and h.flags.c_contiguous:
                 out = h
             else:
