@@ -93,8 +93,8 @@ def gaussian_of(library: Path) -> bytes:
     out = np.empty(5000, np.float32)
     loaded = ctypes.CDLL(str(library))
     loaded.nfm_fill(
-        out.ctypes.data_as(ctypes.c_void_p), 0, ctypes.c_uint64(KEY), ctypes.c_int64(5000), ctypes.c_int64(0),
-        ctypes.c_int64(5000),
+        out.ctypes.data_as(ctypes.c_void_p), compiled.LAWS["gaussian"], ctypes.c_uint64(KEY), ctypes.c_int64(5000),
+        ctypes.c_int64(0), ctypes.c_int64(5000),
     )  # fmt: skip
     return out.tobytes()
 

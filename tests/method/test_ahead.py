@@ -12,6 +12,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import nfm
+from nets import ConvNet, batch, build
+from nfm.core import box
+from nfm.core.draw import Choice
 from nfm.core.operator import MANY
 from nfm.core.weights import sample_weights
 from nfm.method.ahead import STEPS, Beginning, Laws, beginning_of
@@ -116,6 +119,55 @@ def test_a_setting_that_is_changed_between_two_steps_counts_from_the_next() -> N
     changed, expected = (scheme.choose(("input",), step=1).arguments.numbers for scheme in (method, fresh))
     assert changed == expected
     assert changed != nfm.preset("mixup", seed=3).choose(("input",), step=1).arguments.numbers
+
+
+def told(choice: Choice) -> tuple[object, ...]:
+    """Return what a choice means."""
+    return choice.site, choice.step, choice.arguments.numbers, choice.arguments.keys[:2]
+
+
+def test_choices_made_ahead_are_those_made_alone_and_nobody_gets_one_twice() -> None:
+    method = nfm.preset("nfm", seed=5)
+    steps = [*range(20), 18, 19, 20, 3, 4, *range(30, 50)]
+    taken = [method.choose(SITES, step, batch=12) for step in steps]
+    alone = [nfm.preset("nfm", seed=5).choose(SITES, step) for step in steps]
+    assert list(map(told, taken)) == list(map(told, alone))
+    assert told(taken[0]) != told(taken[1])
+    assert (
+        len({choice.arguments.keys.serial for choice in taken})
+        == len({id(each) for each in taken})
+        == len(steps)
+    )
+
+
+def test_a_noise_seed_or_copy_in_the_middle_of_a_block_counts_from_the_next_step() -> None:
+    method = nfm.preset("nfm", seed=5)
+    for step in range(5):
+        method.choose(SITES, step, batch=12)
+    copied = pickle.loads(pickle.dumps(method))
+    assert told(copied.choose(SITES, 5)) == told(method.choose(SITES, 5))
+    method.noise = nfm.Noise(0.1)
+    assert method.choose(SITES, 6).arguments.numbers.add == 0.1
+    method.load_state_dict({"seed": 6, "step": 7})
+    assert (
+        method.choose(SITES).arguments.keys[:2]
+        == nfm.preset("nfm", seed=6, noise=nfm.Noise(0.1)).choose(SITES, 7).arguments.keys[:2]
+    )
+
+
+def test_boxes_are_placed_ahead_for_the_shape_that_was_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, (x, y) = build(ConvNet), batch(6, 3, 8, 8)
+    method = nfm.scheme("cutmix", seed=97)
+    for _ in range(3):
+        method(net, x, y)
+    placed: list[int] = []
+    place = box.place_box
+    monkeypatch.setattr(box, "place_box", lambda *given: placed.append(1) or place(*given))
+    for _ in range(3, STEPS):
+        method(net, x, y)
+    assert not placed
+    method(net, x[..., 1:], y)  # the control
+    assert placed
 
 
 def test_passing_generators_are_as_fresh_ones() -> None:

@@ -13,6 +13,7 @@ from nets import Mlp, batch, build
 from nfm.core import receipts
 from nfm.core.draw import Choice
 from nfm.method import sockets
+from nfm.method.ahead import STEPS
 
 
 def alive() -> tuple[int, int, int]:
@@ -50,9 +51,10 @@ def test_a_long_run_keeps_nothing(attached: bool) -> None:
 def test_forward_passes_without_a_loss_keep_nothing() -> None:
     net, (x, _) = build(Mlp), batch(6, 4)
     with nfm.attach(net, "nfm", sites=Mlp.sites):
-        net(x)
+        for _ in range(3):
+            net(x)
         before = alive()
-        for _ in range(50):
+        for _ in range(3 * STEPS):  # choices are made so many at a time
             net(x)
         assert alive() == before
 

@@ -88,6 +88,50 @@ def test_two_cross_entropies_share_their_log_softmax() -> None:
     )
 
 
+def looks_up(loss: Tensor) -> bool:
+    """Tell whether the scores of both labels were looked up at once."""
+    return "Gather" in str([node for node, _ in loss.grad_fn.next_functions[0][0].next_functions])
+
+
+@pytest.mark.parametrize("kind", ["usual", "ignored", "of 8 bits", "in double precision", "of pixels"])
+def test_scores_of_the_usual_labels_are_looked_up_at_once(kind: str) -> None:
+    output, y = values(SIZE, 5), classes(SIZE)
+    if kind == "ignored":
+        y[2] = -100
+    if kind == "of 8 bits":
+        y = y.to(torch.uint8)
+    if kind == "in double precision":
+        output = output.double()
+    if kind == "of pixels":
+        output, y = values(SIZE, 5, 3), y[:, None].repeat(1, 3)
+    output = output.requires_grad_()
+    ours = mixed_loss(F.cross_entropy, output, y, PER_BATCH)
+    assert looks_up(ours) == (kind == "usual")
+    weight, scores = float(PER_BATCH.weight), output.log_softmax(1)
+    apart = weight * F.nll_loss(scores, y) + (1 - weight) * F.nll_loss(scores, y[PARTNER])
+    assert torch.allclose(ours, apart, rtol=1e-6)
+    found, expected = (torch.autograd.grad(loss, output)[0] for loss in (ours, apart))
+    assert torch.equal(found, expected)
+    assert not torch.isclose(mixed_loss(F.cross_entropy, output, y.roll(1, 0), PER_BATCH), apart)
+
+
+def test_a_label_that_is_no_class_is_refused_as_cross_entropy_does() -> None:
+    output, y = values(SIZE, 5), classes(SIZE)
+    y[1] = 5
+    with pytest.raises(IndexError, match="Target 5 is out of bounds"):
+        mixed_loss(F.cross_entropy, output, y, PER_BATCH)
+
+
+def test_a_class_without_a_chance_leaves_the_loss_finite() -> None:
+    """As a masked one: its score is minus infinity, and no label asks for it."""
+    output = values(SIZE, 6)
+    output[:, 5] = -math.inf
+    loss = mixed_loss(F.cross_entropy, output, classes(SIZE), PER_BATCH)
+    assert loss.isfinite()
+    assert torch.equal(loss, mixed_loss(F.cross_entropy, output[:, :5], classes(SIZE), PER_BATCH))
+    assert not mixed_loss(F.cross_entropy, output, torch.full_like(classes(SIZE), 5), PER_BATCH).isfinite()
+
+
 @PAIRINGS
 def test_two_terms_equal_cross_entropy_of_soft_targets(pairing: Pairing) -> None:
     output, y = values(SIZE, 5).requires_grad_(), classes(SIZE)

@@ -67,7 +67,7 @@ def boxes_of(
     return drawn_boxes(arguments.keys.pairing, tuple(shape), *arguments.numbers[:3], per_sample=per_sample)
 
 
-@remembered(4)  # as the pairing: the operator, its gradient and the loss ask for the same
+@remembered(REMEMBERED)  # as the pairing: the operator, its gradient and the loss ask for the same
 def drawn_boxes(
     key: int, shape: tuple[int, ...], weight: float, alpha: float, beta: float, *, per_sample: bool
 ) -> tuple[Pairing, tuple[Box, ...]]:
@@ -77,7 +77,7 @@ def drawn_boxes(
     pixels = max(height * width, 1)
     if wanted.number is not None:
         box = place_box(wanted.number, one_centre(key), height, width)
-        return Pairing(wanted.partner, 1 - box.area / pixels), (box,)
+        return wanted.weighted(1 - box.area / pixels), (box,)
     pairs = zip(wanted.weight.tolist(), _centres(key, size), strict=True)
     boxes = tuple(place_box(*pair, height, width) for pair in pairs)
     own = [1 - box.area / pixels for box in boxes]

@@ -22,9 +22,8 @@ from nfm.core.pages import fresh_like
 
 LIBRARY = Path(__file__).with_name("_kernel.so")
 SOURCE = Path(__file__).with_name("kernel.c")
-LAWS = {"gaussian": 0, "uniform": 1, "rademacher": 2}  # as in kernel.c
+LAWS = {"gaussian": 1, "uniform": 2, "rademacher": 3}  # as in kernel.c, where 0 is no noise
 CARRIED = (torch.float32, torch.float16, torch.bfloat16)  # halves by way of float32
-SILENT = -1
 NOISY_A_THREAD, MIXED_A_THREAD = 2**13, 2**15  # elements: fewer are done sooner by one thread alone
 TO_MAKE_A_THREAD = 8  # times as many, where threads must be made first
 
@@ -35,18 +34,17 @@ class _Noise(ctypes.Structure):
     )  # fmt: skip
 
 
-_NO_NOISE = _Noise(0, 0.0, 1.0, SILENT)
-_SILENCE = (_NO_NOISE, _NO_NOISE, _NO_NOISE)
+_NO_NOISE = _Noise()
 
 
 class _Job(ctypes.Structure):
     _fields_ = (
         ("out", ctypes.c_void_p), ("input", ctypes.c_void_p), ("other", ctypes.c_void_p),
-        ("own_parts", ctypes.c_void_p), ("path", ctypes.c_void_p),
+        ("own_parts", ctypes.c_void_p),
         ("examples", ctypes.c_int64), ("size", ctypes.c_int64), ("channels", ctypes.c_int64),
-        ("add", _Noise), ("mult", _Noise), ("touch", _Noise),
-        ("own_part", ctypes.c_float), ("untouched", ctypes.c_float),
+        ("own_part", ctypes.c_float),
         ("transposed", ctypes.c_int32), ("threads", ctypes.c_int32), ("team", ctypes.c_void_p),
+        ("add", _Noise), ("mult", _Noise), ("touch", _Noise), ("untouched", ctypes.c_float), ("path", ctypes.c_void_p),
     )  # fmt: skip
 
 
@@ -101,7 +99,7 @@ def problem() -> str:
 def _library() -> ctypes.CDLL:
     library = ctypes.CDLL(str(LIBRARY))
     library.nfm_mix_noise.argtypes = [ctypes.POINTER(_Job)]
-    library.nfm_mix_noise.restype = None
+    library.nfm_mix_noise.restype = ctypes.c_int
     library.nfm_paste_box.argtypes = [ctypes.POINTER(_Pasting)]
     library.nfm_paste_box.restype = None
     library.nfm_cut_windows.argtypes = [ctypes.POINTER(_Cutting)]
@@ -169,18 +167,17 @@ def _run(x: Tensor, pairing: Pairing, plan: NoisePlan, *, transposed: bool) -> T
     out, own, team = fresh_like(x), pairing.number, _team_here()
     order = None if own == 1 else pairing.inverse if transposed else pairing.partner
     parts = pairing.weight.to(torch.float32).contiguous() if own is None else None
-    path = None if order is None else torch.empty(2 * x.shape[0], dtype=torch.int64, device="cpu")
-    noises = (
-        (_noise(plan.add, plan.scale), _noise(plan.mult), _noise(plan.touch)) if not plan.silent else _SILENCE
-    )
+    noises = () if plan.silent else (
+        _noise(plan.add, plan.scale), _noise(plan.mult), _noise(plan.touch), 2 * plan.sparsity,
+    )  # fmt: skip
     job = _Job(
         out.data_ptr(), x.data_ptr(), None if order is None else order.data_ptr(),
-        None if parts is None else parts.data_ptr(), None if path is None else path.data_ptr(),
-        x.shape[0], x.numel() // x.shape[0], 1 if x.is_contiguous() else x.shape[1], *noises,
-        own or 0.0, 2 * plan.sparsity, transposed,
-        _threads(x, MIXED_A_THREAD if plan.silent else NOISY_A_THREAD, team), team,
+        None if parts is None else parts.data_ptr(),
+        x.shape[0], x.numel() // x.shape[0], 1 if x.is_contiguous() else x.shape[1],
+        own or 0.0, transposed, _threads(x, NOISY_A_THREAD if noises else MIXED_A_THREAD, team), team, *noises,
     )  # fmt: skip
-    _library().nfm_mix_noise(ctypes.byref(job))
+    if not _library().nfm_mix_noise(ctypes.byref(job)):
+        raise MemoryError(f"no memory for the order of {x.shape[0]} examples")
     return out
 
 

@@ -32,6 +32,8 @@ class Choice:
     of the same batch.
     """
 
+    by_shape = False  # what is drawn depends on the feature's shape
+
     def __init__(
         self, site: str, *, key: int, step: int, alpha: float, beta: float, per_sample: bool, dominant: bool,
         noise: Noise, weight: float | None = None, drawn: Pairing | None = None, forced: bool = False, view: int = 0,
@@ -59,8 +61,14 @@ class Choice:
         )  # fmt: skip
 
     @classmethod
-    def prepare(cls, key: int) -> None:
-        """Draw what a choice of `key` with one weight a batch remembers, besides its pairing: nothing."""
+    def prepare(
+        cls, key: int, numbers: tuple[float, float, float], pairing: Pairing, shape: tuple[int, ...]
+    ) -> None:
+        """Make what a choice of `key` with one weight a batch asks of its pairing, and what else it remembers.
+
+        numbers: weight, alpha and beta; shape: that of the feature, if `by_shape` and if it is known.
+        """
+        _ = pairing.both, pairing.shares
 
     def ready(self) -> Self:
         """Make the tensors that a compiled graph will read; return the choice."""

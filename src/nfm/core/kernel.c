@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -18,6 +19,7 @@
 #define BATCH 2    /* such runs that a thread takes at once */
 #define LINE 16    /* elements of a line of cache */
 #define TILE 16    /* chunks, at most, that are worked on together where channels lie last */
+#define LONG 16384 /* elements of an example from which on it is worth to go from one to who is mixed in */
 #define STRETCH 32 /* examples of a cycle that are a piece of work where there are few tiles */
 #define THREADS 256
 #define STACK (1 << 21) /* bytes of a thread: some systems give too few for tiles */
@@ -29,7 +31,7 @@
 #define VECTORISED
 #endif
 
-enum law { SILENT = -1, GAUSSIAN = 0, UNIFORM = 1, RADEMACHER = 2 }; /* as in nfm/core/compiled.py */
+enum law { SILENT, GAUSSIAN, UNIFORM, RADEMACHER }; /* as in nfm/core/compiled.py */
 
 struct noise {
     uint64_t key;
@@ -45,13 +47,13 @@ struct job { /* as in nfm/core/compiled.py */
     const float *in;
     const int64_t *other; /* [examples] who is mixed in (transposed: who took from it), or NULL: nothing is mixed */
     const float *own_parts; /* [examples], or NULL: all have own_part */
-    int64_t *path; /* [2 * examples] scratch: the examples along the cycles of `other`, then who was seen */
     int64_t examples, size, channels; /* channels > 1: an example lies in memory with its channels last */
-    struct noise add, mult, touch;
     float own_part;
-    float untouched; /* where touch + 1 is below this, there is no noise */
     int32_t transposed, threads;
     team team;
+    struct noise add, mult, touch;
+    float untouched; /* where touch + 1 is below this, there is no noise */
+    int64_t *path; /* [examples] along the cycles of `other`, while the job lasts, or NULL: in order */
 };
 
 struct pasting { /* as in nfm/core/compiled.py */
@@ -430,17 +432,24 @@ static int64_t tiles_of(const struct job *job) { return (job->size + tile_size(j
 /* Return how many examples are a piece of work: all, or fewer where there is no tile for each thread. */
 static int64_t stretch_of(const struct job *job) { return tiles_of(job) < job->threads ? STRETCH : job->examples; }
 
-/* Lay the path: who is mixed in comes next, while the cache still has it. Where a stretch starts, at one example of
-   each cycle and again after so many, it holds the complement. */
-static void lay_path(struct job *job) {
-    int64_t *seen = job->path + job->examples, *end = job->path;
+/* Lay the path: who is mixed in comes next, while the cache still has it. (Short examples are better taken in order,
+   which the processor reads ahead.) Where a stretch starts, at one example of each cycle and again after so many, it
+   holds the complement. */
+static int lay_path(struct job *job) {
     const int64_t most = stretch_of(job);
-    memset(seen, 0, sizeof(int64_t) * (size_t)job->examples);
+    int64_t *end = job->path = malloc(sizeof(int64_t) * (size_t)job->examples);
+    uint8_t *seen = calloc((size_t)job->examples, 1);
+    if (!end || !seen) {
+        free(seen);
+        return 0;
+    }
     for (int64_t start = 0; start < job->examples; start++)
         for (int64_t next = start, steps = 0; !seen[next]; next = job->other[next], steps++) {
             seen[next] = 1;
             *end++ = steps % most ? next : ~next;
         }
+    free(seen);
+    return 1;
 }
 
 /* Return how many tiles are a piece: those of examples in a row, or one tile of the examples on a stretch. */
@@ -457,10 +466,13 @@ static void work_on(const void *argument, int64_t piece) {
         else if (job->path[unit % job->examples] < 0) transposed(job, unit / job->examples, unit % job->examples);
 }
 
-EXPORT void nfm_mix_noise(struct job *job) {
+/* Return 0 where there was no memory for a number an example. */
+EXPORT int nfm_mix_noise(struct job *job) {
     const int64_t units = tiles_of(job) * job->examples, size = piece_of(job);
-    if (job->other) lay_path(job);
-    in_threads(work_on, job, (units + size - 1) / size, job->threads, job->team);
+    const int ready = !(transposes(job) || (job->other && job->size >= LONG)) || lay_path(job);
+    if (ready) in_threads(work_on, job, (units + size - 1) / size, job->threads, job->team);
+    free(job->path);
+    return ready;
 }
 
 /* --- pasted boxes -------------------------------------------------------------------------------------------- */

@@ -21,12 +21,14 @@ KERNELS = tuple(STREAMS)
 AUTO = "auto"
 VARIABLE = "NFM_KERNEL"
 
+_VARIABLE = os.environ.encodekey(VARIABLE)
+
 _asked: list[str] = []  # by `use_kernel`, the innermost last
 
 
 def kernel_in_use() -> str:
     """Return ``c`` or ``torch``; refuse a name that is neither, and ``c`` where it cannot be used."""
-    name = _asked[-1] if _asked else os.environ.get(VARIABLE) or AUTO
+    name = _asked[-1] if _asked else _told() or AUTO
     if name == AUTO:
         return "torch" if compiled.problem() else "c"
     if name not in KERNELS:
@@ -37,6 +39,16 @@ def kernel_in_use() -> str:
     if name == "c" and (problem := compiled.problem()):
         raise EnvironmentProblem(f"{VARIABLE}: the compiled kernel cannot be used: {problem}; or use 'torch'")
     return name
+
+
+def _told() -> str | None:
+    """Return what NFM_KERNEL says; every step asks, and `os.environ.get` takes two exceptions to find nothing."""
+    try:
+        if _VARIABLE not in os.environ._data:  # type: ignore[attr-defined]
+            return None
+    except AttributeError:  # Python keeps this to itself, and may call it otherwise
+        pass
+    return os.environ.get(VARIABLE)
 
 
 @contextmanager

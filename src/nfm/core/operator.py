@@ -69,7 +69,7 @@ def drawn_pairing(
 def pairing_of(arguments: Arguments, size: int, *, per_sample: bool, dominant: bool) -> Pairing:
     """Return the partners and weights that the arguments mean for a batch of `size`."""
     drawn = arguments.drawn
-    if drawn is not None and len(drawn) == size and not in_a_mode():
+    if drawn is not None and drawn.size == size and not in_a_mode():
         return drawn
     return drawn_pairing(
         arguments.keys.pairing, size, *arguments.numbers[:3], per_sample=per_sample, dominant=dominant
@@ -145,15 +145,13 @@ def deviation(x: Tensor) -> float:
     return float((variance.double().mean() + mean.double().var(correction=0)).sqrt())
 
 
-def _meant_for(
-    size: int, arguments: Arguments, *, per_sample: bool, dominant: bool, add_law: str, mult_law: str,
-    granularity: str, sparsity: float, stream: int,
-) -> tuple[Pairing, NoisePlan]:  # fmt: skip
-    """Return what the operator's arguments mean for a batch of `size`: partners, weights and noises."""
-    pairing = pairing_of(arguments, size, per_sample=per_sample, dominant=dominant)
+def _plan(
+    arguments: Arguments, stream: int, add_law: str, mult_law: str, granularity: str, sparsity: float
+) -> NoisePlan:
+    """Return the noises that the operator's arguments mean."""
     if not any(arguments.numbers[3:]):
-        return pairing, silent_plan(granularity)
-    return pairing, plan_of(
+        return silent_plan(granularity)
+    return plan_of(
         arguments.numbers, fold(arguments.keys.noise, stream),
         add_law=add_law, mult_law=mult_law, granularity=granularity, sparsity=sparsity,
     )  # fmt: skip
@@ -165,10 +163,8 @@ def _forward(
 ) -> Tensor:  # fmt: skip
     if stream == 0:
         arguments.receipt.stamp(x.shape)
-    pairing, plan = _meant_for(
-        x.shape[0], arguments, per_sample=per_sample, dominant=dominant, add_law=add_law, mult_law=mult_law,
-        granularity=granularity, sparsity=sparsity, stream=stream,
-    )  # fmt: skip
+    pairing = pairing_of(arguments, x.shape[0], per_sample=per_sample, dominant=dominant)
+    plan = _plan(arguments, stream, add_law, mult_law, granularity, sparsity)
     if relative and plan.add is not None:
         plan = replace(plan, scale=deviation(x))
     if not x.is_cpu:
@@ -189,10 +185,8 @@ def _transposed(
     g: Tensor, arguments: Arguments, per_sample: bool, dominant: bool, add_law: str, mult_law: str,
     granularity: str, sparsity: float, relative: bool, stream: int,
 ) -> Tensor:  # fmt: skip
-    pairing, plan = _meant_for(
-        g.shape[0], arguments, per_sample=per_sample, dominant=dominant, add_law=add_law, mult_law=mult_law,
-        granularity=granularity, sparsity=sparsity, stream=stream,
-    )  # fmt: skip
+    pairing = pairing_of(arguments, g.shape[0], per_sample=per_sample, dominant=dominant)
+    plan = _plan(arguments, stream, add_law, mult_law, granularity, sparsity)
     if not g.is_cpu:
         return mix_noise_transposed(g, pairing, plan)
     if 0 in g.stride():  # behind a sum or a mean, one number stands for many elements

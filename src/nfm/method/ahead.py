@@ -13,6 +13,7 @@ import torch
 
 from nfm.core.draw import Choice, weights_of
 from nfm.core.mixing import Pairing
+from nfm.core.noise import Noise
 from nfm.core.onlookers import in_a_mode
 from nfm.core.operator import MANY, drawn_pairing
 from nfm.randomness import fold, passing_generator
@@ -41,15 +42,68 @@ class Laws(NamedTuple):
     dominant: bool
 
 
-def beginning_of(step: int, laws: Laws, batch: int | None = None, kind: type[Choice] = Choice) -> Beginning:
+class Settings(NamedTuple):
+    """What a choice depends on, besides the step; the size of the batch and the feature's shape, if they are known."""
+
+    sites: tuple[str, ...]
+    seed: int
+    rank: int
+    alpha: float
+    beta: float
+    per_sample: bool
+    dominant: bool
+    kind: type[Choice]
+    noise: Noise
+    batch: int | None
+    shape: tuple[int, ...]
+
+    def choice(self, step: int) -> Choice:
+        """Make the choice of `step`."""
+        laws = Laws(
+            self.sites, self.seed, self.rank, self.alpha, self.beta, self.per_sample, self.dominant
+        )  # fmt: skip
+        site, key, weight, drawn = beginning_of(step, laws, self.batch, self.kind, self.shape)
+        return self.kind(
+            site, key=key, step=step, alpha=self.alpha, beta=self.beta, weight=weight, drawn=drawn,
+            per_sample=self.per_sample, dominant=self.dominant, noise=self.noise,
+        )  # fmt: skip
+
+
+class Ahead:
+    """The choices of the next steps, made some steps at a time as long as the settings stay the same."""
+
+    def __init__(self) -> None:
+        self._settings: Settings | None = None
+        self._made: dict[int, Choice] = {}
+
+    def take(self, step: int, settings: Settings) -> Choice:
+        """Return the choice of `step`: nobody else gets the same."""
+        if torch.compiler.is_compiling():
+            return settings.choice(step)
+        if settings != self._settings:
+            self._settings, self._made = settings, {}
+            return settings.choice(step)
+        choice = self._made.pop(step, None)
+        if choice is None:
+            self._made = {
+                later: settings.choice(later) for later in range(step + 1, (step // STEPS + 1) * STEPS)
+            }
+            return settings.choice(step)
+        return choice
+
+
+def beginning_of(
+    step: int, laws: Laws, batch: int | None = None, kind: type[Choice] = Choice, shape: tuple[int, ...] = ()
+) -> Beginning:
     """Return what is drawn for `step`; with the pairing of a `batch`, and what else a choice of that kind remembers.
 
-    Not of big batches, whose pairings take memory, and not where nothing is remembered.
+    Not of big batches, whose pairings take memory, and not where nothing is remembered. The feature may have the
+    `shape`, () for any.
     """
     block, place = divmod(step, STEPS)
     if batch is None or batch > MANY or torch.compiler.is_compiling() or in_a_mode():
         return _drawn(block, laws)[place]
-    return _drawn_with_pairings(block, laws, batch, kind)[place]  # type: ignore[arg-type]  # a class can be hashed
+    return _drawn_with_pairings(block, laws, batch, kind, shape)[place]  # type: ignore[arg-type]  # a class can be hashed
 
 
 @functools.lru_cache(maxsize=16)  # a step of several schemes asks for as many
@@ -69,14 +123,16 @@ def _drawn(block: int, laws: Laws) -> tuple[Beginning, ...]:
 
 
 @functools.lru_cache(maxsize=16)
-def _drawn_with_pairings(block: int, laws: Laws, batch: int, kind: type[Choice]) -> tuple[Beginning, ...]:
+def _drawn_with_pairings(
+    block: int, laws: Laws, batch: int, kind: type[Choice], shape: tuple[int, ...]
+) -> tuple[Beginning, ...]:
     def with_pairing(begun: Beginning) -> Beginning:
-        if not laws.per_sample:
-            kind.prepare(begun.key)
         pairing = drawn_pairing(
             begun.key, batch, begun.weight, laws.alpha, laws.beta,
             per_sample=laws.per_sample, dominant=laws.dominant,
         )  # fmt: skip
+        if not laws.per_sample:
+            kind.prepare(begun.key, (begun.weight, laws.alpha, laws.beta), pairing, shape)
         return begun._replace(pairing=pairing)
 
     return tuple(map(with_pairing, _drawn(block, laws)))

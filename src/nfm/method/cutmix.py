@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from nfm.core.box import boxes_of, check_image, one_centre, run_paste_box
+from nfm.core.box import boxes_of, check_image, drawn_boxes, one_centre, run_paste_box
 from nfm.core.draw import Choice, Draw
+from nfm.core.mixing import Pairing
 from nfm.core.noise import Noise
 from nfm.errors import AttachError, SiteError
 from nfm.method.dry_run import Plan
@@ -19,10 +20,18 @@ from nfm.method.sites import INPUT
 class BoxChoice(Choice):
     """A choice that pastes a box. Its weight is known once the size of the feature is: after the forward pass."""
 
+    by_shape = True
+
     @classmethod
-    def prepare(cls, key: int) -> None:
-        """Draw where the box is."""
-        one_centre(key)
+    def prepare(
+        cls, key: int, numbers: tuple[float, float, float], pairing: Pairing, shape: tuple[int, ...]
+    ) -> None:
+        """Draw the box, or where its middle is."""
+        if len(shape) != 4:
+            one_centre(key)
+            return
+        pairing, _ = drawn_boxes(key, shape, *numbers, per_sample=False)
+        super().prepare(key, numbers, pairing, shape)
 
     def apply(self, x: Tensor, stream: int = 0) -> Tensor:
         """Return `x` with a box of its partners."""

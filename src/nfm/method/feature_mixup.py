@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from nfm.core.draw import Choice, Draw
 from nfm.core.mixing import Criterion, mixed_loss
 from nfm.core.noise import Noise
+from nfm.core.receipts import Receipt
 from nfm.core.weights import check_shape
 from nfm.errors import UsageError
-from nfm.method.ahead import Laws, beginning_of
+from nfm.method.ahead import Ahead, Settings
 from nfm.method.dry_run import Plan, dry_run
 from nfm.method.inputs import as_call, batch_size
 from nfm.method.roots import acts, forward_mixed, forward_plain, root_of
@@ -27,6 +28,7 @@ from nfm.method.steps import Stepped, rank
 
 NFM_NOISE = Noise(0.4, 0.2)  # the paper, Section 5: "across all models trained with NFM"
 PER_BATCH, PER_SAMPLE = "batch", "sample"
+_NOT_COPIED = ("_resolved", "_ahead", "_last_batch", "_last_receipt")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -73,8 +75,14 @@ class NoisyFeatureMixup(Stepped):
             raise UsageError(f"noise: expected nfm.Noise(add, mult), got {noise!r}")
         self.weights, self.noise = weights, noise
         self.dominant = check_switch("dominant", dominant)
-        self._last_batch: int | None = None  # its size
+        self._begin()
+
+    def _begin(self) -> None:
+        """Make what is not copied."""
         self._resolved: weakref.WeakKeyDictionary[nn.Module, dict[str, Site]] = weakref.WeakKeyDictionary()
+        self._ahead = Ahead()
+        self._last_batch: int | None = None  # its size
+        self._last_receipt = Receipt()
 
     def __repr__(self) -> str:
         sites = "the network's default" if self.sites is None else ", ".join(self.sites)
@@ -85,11 +93,11 @@ class NoisyFeatureMixup(Stepped):
         return f"NoisyFeatureMixup({'; '.join(settings)}; seed={self.seed})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_resolved"}
+        return {name: value for name, value in super().__getstate__().items() if name not in _NOT_COPIED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._resolved = weakref.WeakKeyDictionary()
+        self._begin()
 
     @property
     def idle(self) -> bool:
@@ -112,16 +120,14 @@ class NoisyFeatureMixup(Stepped):
         Told the same size of the `batch` as the step before, it draws the pairings of the next steps too.
         """
         step = self.claim() if step is None else step
-        per_sample = self.weights == PER_SAMPLE
-        laws = Laws(tuple(sites), self.seed, rank(), self.alpha, self.beta, per_sample, self.dominant)
-        site, key, weight, drawn = beginning_of(
-            step, laws, batch if batch == self._last_batch else None, self.kind
-        )
-        self._last_batch = batch
-        return self.kind(
-            site, key=key, step=step, alpha=self.alpha, beta=self.beta, weight=weight, drawn=drawn,
-            per_sample=per_sample, dominant=self.dominant, noise=self.noise,
-        )  # fmt: skip
+        known = batch is not None and batch == self._last_batch
+        choice = self._ahead.take(step, Settings(
+            tuple(sites), self.seed, rank(), self.alpha, self.beta, self.weights == PER_SAMPLE, self.dominant,
+            self.kind, self.noise, batch if known else None,
+            self._last_receipt.shape if known and self.kind.by_shape else (),
+        ))  # fmt: skip
+        self._last_batch, self._last_receipt = batch, choice.arguments.receipt
+        return choice
 
     def __call__(
         self, model: nn.Module, x: Any, y: Any, *,
@@ -148,7 +154,7 @@ class NoisyFeatureMixup(Stepped):
             if self.idle:
                 return _plain_step(model, x, y, criterion=criterion, step=step, site=next(iter(sites)))
             choice = self.choose(tuple(sites), step, batch=size)
-        output = forward_mixed(model, args, kwargs, choice, sites[choice.site], batch=size)
+        output = forward_mixed(model, root, args, kwargs, choice, sites[choice.site], batch=size)
         made = choice.draw(size)
         return Outcome(mixed_loss(criterion, output, y, made.pairing), output, made)
 

@@ -135,7 +135,7 @@ class NoisyMix(Scheme):
         choice = self.choose(root, step) if replayed is None else replayed.again(forced=True)
         views = torch.cat([x, *self.chains.views(x, VIEWS, self.key(step, "noisymix"))])
         site = self.mixing.sites_of(root)[choice.site]
-        output = forward_mixed(model, (views,), {}, choice, site, batch=len(views))
+        output = forward_mixed(model, root, (views,), {}, choice, site, batch=len(views))
         clean, *others = split_views(output, 1 + VIEWS, len(x))
         made = choice.draw(len(x))
         loss = mixed_loss(criterion, clean, y, made.pairing) + self.jsd * jensen_shannon(clean, *others)

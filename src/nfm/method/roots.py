@@ -72,10 +72,10 @@ def acts(root: nn.Module) -> bool:
 
 
 def forward_mixed(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], choice: Choice, site: Site, *, batch: int
-) -> Any:
+    model: nn.Module, root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], choice: Choice, site: Site, *,
+    batch: int,
+) -> Any:  # fmt: skip
     """Run one forward pass in which `choice` acts at `site`; refuse one in which it did not act exactly once."""
-    root = root_of(model)
     by_hand = model is root and not root._forward_pre_hooks  # of others, which see the input first
     if by_hand and site.module == ROOT and not _compiled(root):
         return _forward_mixed_inputs(root, args, kwargs, choice, site, batch)
