@@ -29,7 +29,7 @@ def vit_lite() -> nn.Module:
 
 
 def small_network() -> nn.Module:
-    """Return a network that knows nothing of us, of three convolutions: its step takes 10 to 20 ms."""
+    """Return a network that knows nothing of us, of three convolutions: its step takes some 10 ms."""
     stages = (conv_norm_relu(3, 8), conv_norm_relu(8, 16, stride=2), conv_norm_relu(16, 32, stride=2))
     return nn.Sequential(*stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
 
