@@ -236,7 +236,14 @@ def test_factors_of_small_features_are_kept_for_one_backward_pass(monkeypatch: p
 
 @pytest.mark.parametrize(
     ("shape", "blocks_left"),
-    [((24, 16, 64, 64), 1), ((6, 300_000), 2), ((70, 17_000), 2), ((400, 3000), 0)],
+    [
+        ((24, 16, 64, 64), 1),
+        ((9, 300_000), 4),
+        ((70, 17_000), 2),
+        ((400, 3000), 0),
+        ((1, 3, 700, 700), 0),
+        ((2, 3, 600, 600), 0),
+    ],
     ids=str,
 )
 def test_factors_of_big_features_are_kept_but_for_the_last(

@@ -17,7 +17,7 @@ from nfm.core import box
 from nfm.core.draw import Choice
 from nfm.core.operator import MANY
 from nfm.core.weights import sample_weights
-from nfm.method.ahead import STEPS, Beginning, Laws, beginning_of
+from nfm.method.ahead import STEPS, Ahead, Beginning, Laws, beginning_of
 from nfm.randomness import (
     fold,
     numpy_generator,
@@ -138,6 +138,28 @@ def test_choices_made_ahead_are_those_made_alone_and_nobody_gets_one_twice() -> 
         == len({id(each) for each in taken})
         == len(steps)
     )
+
+
+class Other:
+    """Settings whose choices tell whose they are; while one is made, something else may happen."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.meanwhile = name, lambda: None
+
+    def choice(self, step: int) -> tuple[str, int]:
+        self.meanwhile()
+        return self.name, step
+
+
+def test_choices_made_while_another_thread_asks_are_not_given_to_it() -> None:
+    ahead, mine, theirs = Ahead(), Other("mine"), Other("theirs")
+    assert ahead.take(0, mine) == ("mine", 0)
+    mine.meanwhile = lambda: ahead.take(1, theirs)
+    assert ahead.take(1, mine) == ("mine", 1)
+    mine.meanwhile = lambda: None
+    for step in range(2, 2 * STEPS):
+        assert ahead.take(step, theirs) == ("theirs", step)
+        assert ahead.take(step, mine) == ("mine", step)
 
 
 def test_a_noise_seed_or_copy_in_the_middle_of_a_block_counts_from_the_next_step() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import pickle
 
 import pytest
 import torch
@@ -120,6 +121,25 @@ def test_a_label_that_is_no_class_is_refused_as_cross_entropy_does() -> None:
     y[1] = 5
     with pytest.raises(IndexError, match="Target 5 is out of bounds"):
         mixed_loss(F.cross_entropy, output, y, PER_BATCH)
+
+
+def test_labels_for_some_of_the_rows_are_refused_as_cross_entropy_does() -> None:
+    with pytest.raises(ValueError, match="batch_size"):
+        mixed_loss(F.cross_entropy, values(SIZE + 2, 5), classes(SIZE), PER_BATCH)
+
+
+def test_a_transform_leaves_nothing_of_its_own_with_the_pairing() -> None:
+    pairing, y = Pairing(PARTNER, 0.3), classes(SIZE)
+
+    def loss(output: Tensor) -> Tensor:
+        return mixed_loss(F.cross_entropy, output, y, pairing)
+
+    found = torch.func.grad(loss)(values(SIZE, 5))
+    output = values(SIZE, 5).requires_grad_()
+    (expected,) = torch.autograd.grad(loss(output), output)
+    assert torch.allclose(found, expected, atol=1e-7)
+    assert len(pickle.dumps(pairing)) == len(pickle.dumps(Pairing(PARTNER, 0.3)))
+    assert torch.equal(pickle.loads(pickle.dumps(pairing)).both, pairing.both)
 
 
 def test_a_class_without_a_chance_leaves_the_loss_finite() -> None:

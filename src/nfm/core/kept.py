@@ -1,7 +1,7 @@
 """The factors 1 + noise of the last forward pass, if they are not too many, kept for its backward pass.
 
-Of a big feature the last ones are not kept: with what the threads need for themselves, the others take as much as one
-tensor like the output. A memo and no more: it is found by what was drawn, so it changes time and memory and never a
+Of a big feature the last ones are not kept: there would be no room in one tensor like the output for what two threads
+need for themselves. A memo and no more: it is found by what was drawn, so it changes time and memory and never a
 value. Another forward pass in between takes its place, and then the factors are drawn again, as they are for features
 too big. The memory is used again by the next step: fresh pages cost time. Every thread has its own: two may draw the
 same at once.
@@ -23,7 +23,8 @@ from nfm.core.noise_plan import NoisePlan
 from nfm.core.pages import fresh_like
 
 MOST = 2**23  # elements: 32 MiB
-SHARE = 7 / 8  # that is kept of a big feature's
+SHARE = 7 / 8  # that is kept of a big feature's at most
+FEW = 8  # examples: the last one of fewer is more than is to be drawn again
 
 
 class _Kept(threading.local):
@@ -38,7 +39,7 @@ _KEPT = _Kept()
 def count_of(shape: tuple[int, ...]) -> int:
     """Return how many factors of a feature of `shape` are kept: those of its first examples, in whole blocks."""
     size, example = math.prod(shape), math.prod(shape[1:])
-    if is_small(shape) or example < LONG:
+    if is_small(shape) or example < LONG or shape[0] < FEW:
         return size
     starts = (block.first for block in blocks_of(shape) if block.first <= SHARE * size)
     return max(first for first in starts if first % example == 0)

@@ -21,7 +21,7 @@ KERNELS = tuple(STREAMS)
 AUTO = "auto"
 VARIABLE = "NFM_KERNEL"
 
-_VARIABLE = os.environ.encodekey(VARIABLE)
+_VARIABLE = getattr(os.environ, "encodekey", str)(VARIABLE)
 
 _asked: list[str] = []  # by `use_kernel`, the innermost last
 

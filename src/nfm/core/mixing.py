@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nfm.core.lasting import lasting
+from nfm.core.onlookers import in_a_mode, in_a_transform
 from nfm.core.structure import map_tensors, tensors_in
 from nfm.errors import ShapeError, UsageError
 
@@ -32,6 +33,10 @@ class Pairing:
 
     def __len__(self) -> int:
         return self.size
+
+    def __reduce__(self) -> tuple[type[Pairing], tuple[Tensor, Tensor | float]]:
+        """Leave out of a copy what can be made again."""
+        return Pairing, (self.partner, self._given)
 
     @functools.cached_property
     @lasting
@@ -66,7 +71,7 @@ class Pairing:
     @lasting
     def shares(self) -> Tensor:
         """What the scores of an example and of its partner count in a mean loss of one weight [2], float32."""
-        own = float(self.weight)
+        own = self.number or 0.0
         return torch.tensor([own, 1 - own], dtype=torch.float32, device="cpu") / -self.size
 
     def weighted(self, weight: float) -> Pairing:
@@ -156,7 +161,9 @@ def _mixed_at_once(scores: Tensor, y: Tensor, pairing: Pairing) -> Tensor | None
     where it is looked up.
     """
     usual = scores.ndim == 2 and y.ndim == 1 and scores.dtype == torch.float32 and y.dtype == torch.int64
-    if not (usual and scores.is_cpu and y.is_cpu) or torch.compiler.is_compiling():
+    if not (usual and scores.is_cpu and y.is_cpu and scores.shape[0] == y.shape[0] > 0):
+        return None
+    if torch.compiler.is_compiling() or in_a_mode() or in_a_transform():
         return None
     try:
         picked = scores.gather(1, y.take(pairing.both))

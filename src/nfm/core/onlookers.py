@@ -14,6 +14,17 @@ def in_a_mode() -> bool:
         return True
 
 
+def in_a_transform() -> bool:
+    """Tell whether one of torch's function transforms or a tracer sees every call of torch."""
+    try:
+        return (
+            torch._C._functorch.peek_interpreter_stack() is not None
+            or torch._C._get_tracing_state() is not None
+        )
+    except AttributeError:
+        return True
+
+
 def watched(x: Tensor) -> bool:
     """Tell whether a call on `x` must go through torch's dispatcher: something besides autograd is to see it.
 
@@ -28,9 +39,8 @@ def watched(x: Tensor) -> bool:
             or type(x) not in (Tensor, nn.Parameter)
             or in_a_mode()
             or torch._C._len_torch_function_stack() > 0
-            or torch._C._functorch.peek_interpreter_stack() is not None
             or torch._C._autograd._profiler_enabled()
-            or torch._C._get_tracing_state() is not None
+            or in_a_transform()
         )
     except AttributeError:  # torch keeps these to itself, and may call them otherwise
         return True

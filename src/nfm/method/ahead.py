@@ -1,4 +1,4 @@
-"""What the choices of the next steps begin with, and their pairings, drawn some steps at a time.
+"""The choices of the next steps, what they begin with and their pairings, made some steps at a time.
 
 Each is a function of its step, so when it is drawn changes nothing but the time: between two steps of a network the
 processor's caches hold none of this, and one draw takes longer than it does after another.
@@ -45,13 +45,7 @@ class Laws(NamedTuple):
 class Settings(NamedTuple):
     """What a choice depends on, besides the step; the size of the batch and the feature's shape, if they are known."""
 
-    sites: tuple[str, ...]
-    seed: int
-    rank: int
-    alpha: float
-    beta: float
-    per_sample: bool
-    dominant: bool
+    laws: Laws
     kind: type[Choice]
     noise: Noise
     batch: int | None
@@ -59,13 +53,11 @@ class Settings(NamedTuple):
 
     def choice(self, step: int) -> Choice:
         """Make the choice of `step`."""
-        laws = Laws(
-            self.sites, self.seed, self.rank, self.alpha, self.beta, self.per_sample, self.dominant
-        )  # fmt: skip
+        laws = self.laws
         site, key, weight, drawn = beginning_of(step, laws, self.batch, self.kind, self.shape)
         return self.kind(
-            site, key=key, step=step, alpha=self.alpha, beta=self.beta, weight=weight, drawn=drawn,
-            per_sample=self.per_sample, dominant=self.dominant, noise=self.noise,
+            site, key=key, step=step, alpha=laws.alpha, beta=laws.beta, weight=weight, drawn=drawn,
+            per_sample=laws.per_sample, dominant=laws.dominant, noise=self.noise,
         )  # fmt: skip
 
 
@@ -73,21 +65,22 @@ class Ahead:
     """The choices of the next steps, made some steps at a time as long as the settings stay the same."""
 
     def __init__(self) -> None:
-        self._settings: Settings | None = None
-        self._made: dict[int, Choice] = {}
+        # One attribute: another thread, with other settings, may change it at any time
+        self._held: tuple[Settings | None, dict[int, Choice]] = None, {}
 
     def take(self, step: int, settings: Settings) -> Choice:
         """Return the choice of `step`: nobody else gets the same."""
         if torch.compiler.is_compiling():
             return settings.choice(step)
-        if settings != self._settings:
-            self._settings, self._made = settings, {}
+        of, made = self._held
+        if settings != of:
+            self._held = settings, {}
             return settings.choice(step)
-        choice = self._made.pop(step, None)
+        choice = made.pop(step, None)
         if choice is None:
-            self._made = {
-                later: settings.choice(later) for later in range(step + 1, (step // STEPS + 1) * STEPS)
-            }
+            if step + 1 not in made:
+                later = range(step + 1, (step // STEPS + 1) * STEPS)
+                self._held = settings, {each: settings.choice(each) for each in later}
             return settings.choice(step)
         return choice
 

@@ -18,7 +18,7 @@ from nfm.core.noise import Noise
 from nfm.core.receipts import Receipt
 from nfm.core.weights import check_shape
 from nfm.errors import UsageError
-from nfm.method.ahead import Ahead, Settings
+from nfm.method.ahead import Ahead, Laws, Settings
 from nfm.method.dry_run import Plan, dry_run
 from nfm.method.inputs import as_call, batch_size
 from nfm.method.roots import acts, forward_mixed, forward_plain, root_of
@@ -121,11 +121,12 @@ class NoisyFeatureMixup(Stepped):
         """
         step = self.claim() if step is None else step
         known = batch is not None and batch == self._last_batch
-        choice = self._ahead.take(step, Settings(
-            tuple(sites), self.seed, rank(), self.alpha, self.beta, self.weights == PER_SAMPLE, self.dominant,
-            self.kind, self.noise, batch if known else None,
-            self._last_receipt.shape if known and self.kind.by_shape else (),
-        ))  # fmt: skip
+        per_sample = self.weights == PER_SAMPLE
+        laws = Laws(tuple(sites), self.seed, rank(), self.alpha, self.beta, per_sample, self.dominant)
+        shape = self._last_receipt.shape if known and self.kind.by_shape else ()
+        choice = self._ahead.take(
+            step, Settings(laws, self.kind, self.noise, batch if known else None, shape)
+        )
         self._last_batch, self._last_receipt = batch, choice.arguments.receipt
         return choice
 
