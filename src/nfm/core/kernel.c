@@ -374,7 +374,7 @@ VECTORISED static void transposed(const struct job *job, int64_t number, int64_t
 
 /* --- threads: those of OpenMP, which torch keeps, or some that are made for one call and gone after it -------- */
 
-struct share { _Alignas(64) int64_t next; int64_t end; }; /* of the pieces: the first that nobody took, and the last's end */
+struct share { _Alignas(64) int64_t next; int64_t end; }; /* of the pieces: the first that nobody took, and the end */
 
 struct crew { /* who works through the pieces of one job */
     void (*work)(const void *job, int64_t piece);
